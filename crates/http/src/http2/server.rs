@@ -29,6 +29,11 @@ use std::pin::{Pin, pin};
 use std::sync::{Arc, Mutex};
 use std::task::{Context, Poll};
 use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::time::Sleep;
+
+/// Time for requests after a client has acknowledged a graceful end. Clients that run several threads, such as those of
+/// Go, may acknowledge it before they send a request that has already chosen the connection.
+const SHUTDOWN_GRACE: std::time::Duration = std::time::Duration::from_secs(1);
 
 /// Limits on a client.
 #[derive(Clone, Copy, Debug)]
@@ -75,6 +80,7 @@ pub async fn serve<S: Service + 'static>(
         shared: Arc::new(Mutex::new(state)),
         drain,
         is_draining: false,
+        grace: None,
         keep_alive: KeepAlive::new(half, half, false),
         header_timer: timer(),
         header_timeout: limits.header_timeout,
@@ -94,6 +100,8 @@ struct ServerConnection<S> {
     shared: Shared,
     drain: Drain,
     is_draining: bool,
+    /// The timer of [`SHUTDOWN_GRACE`].
+    grace: Option<Pin<Box<Sleep>>>,
     keep_alive: KeepAlive,
     /// Waits for the first SETTINGS, and for complete header blocks.
     header_timer: ProgressTimer,
@@ -114,7 +122,21 @@ impl<S: AsyncRead + AsyncWrite + Unpin> ServerConnection<S> {
         if self.driver.poll(cx, &self.shared, accept).is_ready() {
             return Poll::Ready(());
         }
+        if self.is_draining {
+            self.poll_grace(cx);
+        }
         self.poll_headers(cx)
+    }
+
+    /// Accepts no further request once the grace of a graceful end is over.
+    fn poll_grace(&mut self, cx: &mut Context<'_>) {
+        if !lock(&self.shared).is_shutdown_acknowledged() {
+            return;
+        }
+        let new = || Box::pin(tokio::time::sleep(SHUTDOWN_GRACE));
+        if self.grace.get_or_insert_with(new).as_mut().poll(cx).is_ready() {
+            lock(&self.shared).finish_shutdown();
+        }
     }
 
     /// Ready when a header block, or the first SETTINGS, does not arrive in time.

@@ -95,6 +95,8 @@ pub(super) struct AcceptedRequest {
 struct Ending {
     /// The last stream that this side still accepts, once it has said so.
     last_accepted: Option<u32>,
+    /// Whether the other side has responded to the PING of a graceful end.
+    is_acknowledged: bool,
     /// Whether the connection ends after its last stream.
     is_graceful: bool,
     /// The code of the other side's GOAWAY.
@@ -289,8 +291,8 @@ impl ConnectionState {
         self.ending.failure.is_some() || (is_last && self.streams.is_empty() && self.leases == 0)
     }
 
-    /// Begins a graceful end: requests that are on their way are still accepted, until the other side has responded to
-    /// a PING (RFC 9113, section 6.8).
+    /// Begins a graceful end: requests that are on their way are still accepted (RFC 9113, section 6.8), until a grace
+    /// after the other side has responded to a PING.
     pub(super) fn begin_shutdown(&mut self) {
         if self.ending.last_accepted.is_none() && self.ending.failure.is_none() {
             self.ending.last_accepted = Some(STREAM_MAX);
@@ -300,12 +302,18 @@ impl ConnectionState {
         }
     }
 
+    /// Whether the other side knows of the graceful end, and further requests are still accepted.
+    pub(super) const fn is_shutdown_acknowledged(&self) -> bool {
+        self.ending.is_acknowledged && !self.ending.is_graceful
+    }
+
     /// Ends the graceful end: no further request is accepted.
-    fn finish_shutdown(&mut self) {
+    pub(super) fn finish_shutdown(&mut self) {
         if self.ending.last_accepted == Some(STREAM_MAX) && !self.ending.is_graceful {
             self.ending.last_accepted = Some(self.last_peer);
             self.ending.is_graceful = true;
             put_goaway(&mut self.out, self.last_peer, ErrorCode::NO_ERROR, "");
+            self.wake_driver();
         }
     }
 

@@ -347,7 +347,9 @@ impl ConnectionState {
         match (head.has(flag::ACK), data) {
             (false, _) => put_ping(&mut self.out, flag::ACK, data),
             (true, ALIVE_PING) => self.is_ping_unanswered = false,
-            (true, SHUTDOWN_PING) => self.finish_shutdown(),
+            (true, SHUTDOWN_PING) => {
+                self.ending.is_acknowledged = self.ending.last_accepted.is_some();
+            }
             (true, _) => {}
         }
         Ok(())

@@ -330,7 +330,7 @@ fn nothing_is_read_while_acknowledgments_wait() {
 }
 
 #[test]
-fn a_graceful_end_accepts_requests_until_the_ping_returns() {
+fn a_graceful_end_accepts_requests_until_a_grace_after_the_ping_returns() {
     let mut connection = Connection::new(Role::Server);
     connection.receive_request(1, flag::END_STREAM);
     connection.state.begin_shutdown();
@@ -338,11 +338,17 @@ fn a_graceful_end_accepts_requests_until_the_ping_returns() {
     let ping = (kind::PING, 0, 0, SHUTDOWN_PING.to_vec());
     assert_eq!(connection.sent(), [goaway(STREAM_MAX), ping]);
     connection.receive_request(3, flag::END_STREAM);
-    let keys = connection.accepted();
-    assert_eq!(keys.len(), 2, "it was on its way");
+    assert!(!connection.state.is_shutdown_acknowledged());
     connection.receive(kind::PING, flag::ACK, 0, &SHUTDOWN_PING);
+    assert!(connection.state.is_shutdown_acknowledged());
     connection.receive_request(5, flag::END_STREAM);
-    assert_eq!((connection.sent(), connection.accepted()), (vec![goaway(3)], vec![]));
+    assert_eq!(connection.sent(), []);
+    let keys = connection.accepted();
+    assert_eq!(keys.len(), 3, "two were on their way");
+    connection.state.finish_shutdown();
+    connection.receive_request(7, flag::END_STREAM);
+    assert_eq!((connection.sent(), connection.accepted()), (vec![goaway(5)], vec![]));
+    assert!(!connection.state.is_shutdown_acknowledged());
     for key in keys {
         assert!(!connection.state.is_over());
         connection.state.release(key);

@@ -3,6 +3,7 @@
 use super::Gated;
 use crate::client::Client;
 use crate::deadline::run;
+use crate::frames::{ACK, END_HEADERS, END_STREAM, Frame, Frames, GOAWAY, HEADERS, PING, request};
 use crate::metrics::Metrics;
 use crate::proxy::{Setup, ask_admin};
 use crate::raw_replica::RawReplica;
@@ -73,6 +74,44 @@ fn connections_without_a_request_do_not_delay_the_drain() {
         for mut wire in [silent, begun, idle] {
             assert_eq!(wire.read_to_close().await, "");
         }
+    });
+}
+
+/// Reads up to the next frame of one of these types.
+async fn read_one_of(frames: &mut Frames, kinds: &[u8]) -> Frame {
+    loop {
+        let frame = frames.read_any().await.expect("the connection goes on");
+        if kinds.contains(&frame.kind) {
+            return frame;
+        }
+    }
+}
+
+#[test]
+fn a_request_that_follows_the_acknowledgment_of_the_drain_is_served() {
+    run(async {
+        let replica = RawReplica::responding("good").await;
+        let proxy = Setup::before(&[replica.address()]).start();
+        let mut frames = Frames::connect(proxy.address()).await;
+        let get = request("GET", "/");
+        frames.send(HEADERS, END_HEADERS | END_STREAM, 1, &get).await;
+        assert_eq!(read_one_of(&mut frames, &[HEADERS]).await.stream, 1);
+        let stopping = proxy.stop(GRACE);
+        let last = |goaway: &Frame| goaway.payload[..4].to_vec();
+        let first = read_one_of(&mut frames, &[GOAWAY]).await;
+        assert_eq!(last(&first), 0x7fff_ffff_u32.to_be_bytes());
+        let ping = read_one_of(&mut frames, &[PING]).await;
+        frames.send(PING, ACK, 0, &ping.payload).await;
+        // The proxy knows of the acknowledgment when it responds to the next frame.
+        frames.send(PING, 0, 0, b"is taken").await;
+        let response = read_one_of(&mut frames, &[PING, GOAWAY]).await;
+        assert_eq!((response.kind, &*response.payload), (PING, &b"is taken"[..]));
+        frames.send(HEADERS, END_HEADERS | END_STREAM, 3, &get).await;
+        assert_eq!(read_one_of(&mut frames, &[HEADERS]).await.stream, 3);
+        let final_one = read_one_of(&mut frames, &[GOAWAY]).await;
+        assert_eq!(last(&final_one), 3_u32.to_be_bytes());
+        assert!(frames.read().await.is_none());
+        stopping.await.expect("it stops");
     });
 }
 
