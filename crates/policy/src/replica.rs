@@ -5,7 +5,8 @@
 //! replica is *suspect* after a later attempt at another replica overtook one of its attempts. The suspicion ends when
 //! one of its responses begins, or after [`SUSPECT_AGES`] × the age of the overtaken attempt. This time doubles if
 //! the replica becomes suspect again without a response, up to [`EJECTION_MAX`]. Rules that compare two replicas avoid
-//! suspect ones: a third, suspect replica is chosen only if it costs less than both.
+//! suspect ones: a third, suspect replica is chosen only if it costs less than both. They do not avoid suspect replicas if
+//! the weights of the others together are below the largest weight.
 //!
 //! The driver may check the health of replicas, too: an *unhealthy* one gets no attempts until a check passes.
 //! A replica has a *weight*, relative to those of the others. One that has joined or become healthy is *warming up* for

@@ -287,6 +287,32 @@ fn a_suspect_replica_is_chosen_only_if_it_is_less_loaded_than_the_better_of_two(
 }
 
 #[test]
+fn a_light_replica_does_not_get_the_requests_of_a_suspect_heavy_one() {
+    let n = 100_000;
+    for (weights, suspect, choices, shares) in [
+        // The canary wins each comparison, because overtaken attempts count, and gets `choices` times its share.
+        (&[1.0, 99.0][..], &[1][..], 2, &[0.02, 0.98][..]),
+        (&[1.0, 99.0], &[1], 4, &[0.04, 0.96]),
+        (&[1.0, 99.0, 0.0], &[1], 2, &[0.02, 0.98, 0.0]),
+        // The others together are as heavy.
+        (&[1.0, 1.0, 2.0], &[2], 2, &[0.5, 0.5, 0.0]),
+        (&[1.0, 50.0, 49.0], &[2], 2, &[0.02, 0.98, 0.0]),
+        (&[1.0, 1.0, 1.0], &[1, 2], 2, &[1.0, 0.0, 0.0]),
+    ] {
+        let mut replicas = weighted(weights);
+        for suspect in suspect {
+            replicas.overtaken(ReplicaId(*suspect), Instant::ZERO, Duration::from_ms(1));
+        }
+        let counts = counts(&BalanceConfig::LeastRequest { choices }, &replicas, n, 39);
+        for (count, share) in counts.iter().zip(shares) {
+            // `choices` independent draws find the canary a little less often than the sum of their probabilities.
+            let is_near = (f64::from(*count) / f64::from(n) - share).abs() < 0.003;
+            assert!(is_near, "{weights:?}, {choices} choices: {counts:?}");
+        }
+    }
+}
+
+#[test]
 fn of_two_drawn_the_one_with_the_lower_peak_ewma_is_taken() {
     let rule = BalanceConfig::PeakEwma { decay: Duration::from_secs(10) };
     let (mut replicas, mut rng) = (Replicas::numbered(2), Rng::new(34));

@@ -73,12 +73,14 @@ impl<'a> Candidates<'a> {
         Self { side: Some(side), ..self }
     }
 
-    /// Whether near replicas are preferred: for first attempts, while one of them is eligible and not suspect. Further
-    /// attempts do not stay in a zone that may have failed as a whole.
+    /// Whether near replicas are preferred: for first attempts, while one of them is eligible and not suspect, and carries
+    /// enough. Further attempts do not stay in a zone that may have failed as a whole.
     pub(crate) fn prefers_near(&self) -> bool {
+        let near = self.on(ZoneSide::Near);
         self.replicas.weights.has_far
             && self.exclude.is_empty()
-            && self.on(ZoneSide::Near).eligible_from(ReplicaId(0)).any(|id| !self.is_suspect(id))
+            && near.eligible_from(ReplicaId(0)).any(|id| !self.is_suspect(id))
+            && near.avoids_suspects()
     }
 
     pub(crate) fn is_far(&self, id: ReplicaId) -> bool {
@@ -167,6 +169,23 @@ impl<'a> Candidates<'a> {
         self.replicas.get(id).is_some_and(|replica| self.now < replica.suspect_until)
     }
 
+    /// Whether draws avoid suspect replicas: while the other eligible ones together have at least the share of the largest.
+    /// Otherwise a light replica, such as a canary, would get the requests of a heavy one.
+    fn avoids_suspects(&self) -> bool {
+        if !self.is_uneven || self.replicas.suspect_until <= self.now {
+            return true;
+        }
+        let eligible = || self.eligible_from(ReplicaId(0));
+        let mut others = 0.0;
+        // No share is above 1, so the walk usually ends early.
+        let is_enough = |id| {
+            others += self.share(id);
+            others >= 1.0
+        };
+        eligible().filter(|id| !self.is_suspect(*id)).any(is_enough)
+            || others >= eligible().map(|id| self.share(id)).fold(0.0, f64::max)
+    }
+
     /// The replicas in the ring from `next` on.
     fn ring_from(&self, next: ReplicaId) -> impl Iterator<Item = ReplicaId> {
         let start = match self.eligible {
@@ -193,21 +212,25 @@ impl<'a> Candidates<'a> {
             .or_else(|| self.draw_where(rng, |id| self.is_included(id)))
     }
 
-    /// Two different replicas, suspect only if all are suspect; one if there is no second. The first is drawn like
-    /// [`Self::draw`]. The second is drawn uniformly; one with less share than the first is kept only with the quotient of
-    /// both shares as its probability. Every pair is then as often drawn in one order as in the other, as by Metropolis
-    /// and Hastings: replicas that win half of their comparisons get exactly their shares, and none gets more than twice its
-    /// share.
+    /// Two different replicas, suspect only if all are suspect or the others are too light; one if there is no second. The
+    /// first is drawn like [`Self::draw`]. The second is drawn uniformly; one with less share than the first is kept only with
+    /// the quotient of both shares as its probability. Every pair is then as often drawn in one order as in the other, as by
+    /// Metropolis and Hastings: replicas that win half of their comparisons get exactly their shares, and none gets more than
+    /// twice its share.
     pub(crate) fn draw_two(&self, rng: &mut Rng) -> Option<(ReplicaId, Option<ReplicaId>)> {
-        self.draw_two_where(rng, |id| self.is_eligible(id) && !self.is_suspect(id))
+        let is_trusted = |id| self.is_eligible(id) && !self.is_suspect(id);
+        let trusted = self.avoids_suspects().then(|| self.draw_two_where(rng, is_trusted));
+        trusted
+            .flatten()
             .or_else(|| self.draw_two_where(rng, |id| self.is_eligible(id)))
             // Replicas that are not eligible are not compared: one that refuses connections has the fewest attempts in flight.
             .or_else(|| Some((self.draw(rng)?, None)))
     }
 
-    /// A replica drawn from all, if it is suspect and eligible.
+    /// A replica drawn from all, if it is suspect and eligible, and [`Self::draw_two`] avoids it.
     pub(crate) fn draw_suspect(&self, rng: &mut Rng) -> Option<ReplicaId> {
-        if self.replicas.suspect_until <= self.now || self.len() == 0 {
+        let has_suspects = self.replicas.suspect_until > self.now && self.len() > 0;
+        if !has_suspects || !self.avoids_suspects() {
             return None;
         }
         let id = self.id_at(rng.below(self.len()));

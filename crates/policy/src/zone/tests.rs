@@ -168,6 +168,21 @@ fn attempts_leave_the_zone_if_all_its_replicas_are_suspect() {
 }
 
 #[test]
+fn attempts_leave_the_zone_if_only_a_light_replica_is_not_suspect() {
+    let mut upstream = upstream(BalanceConfig::LEAST_REQUEST, (2, 1));
+    for replica in [0, 2].map(ReplicaId) {
+        let weight = Weight::new(99.0).expect("a weight");
+        upstream.handle(at(0), UpstreamEvent::WeightChanged { replica, weight });
+    }
+    let sent = upstream.attempt_sent(ReplicaId(0), at(0));
+    upstream.attempt_overtaken(sent, at(100));
+    upstream.attempt_ended(sent);
+    let mut counts = [0; 3];
+    (0..1_000).for_each(|_| counts[chosen(&mut upstream, at(100)).0 as usize] += 1);
+    assert!(counts[0] == 0 && counts[1] < 40 && counts[2] > 960, "{counts:?}");
+}
+
+#[test]
 fn an_idle_near_replica_is_left_if_its_zone_is_more_than_twice_as_slow() {
     for (ms, stays) in [(5, true), (20, true), (21, false)] {
         let mut upstream = upstream(BalanceConfig::LEAST_REQUEST, (1, 2));

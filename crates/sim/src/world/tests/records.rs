@@ -5,7 +5,7 @@ use crate::model::Model;
 use crate::record::{AttemptEnd, AttemptRecord, RequestRecord};
 use crate::scenario::Arm;
 use crate::world::World;
-use curtail_model::{Distribution, Part};
+use curtail_model::{Affected, Distribution, Fault, Part, Recipe};
 use curtail_policy::{BalanceConfig, BudgetConfig, PrequalConfig, Reason, UpstreamConfig, Weight};
 use curtail_units::{Duration, Instant, Ratio};
 
@@ -111,6 +111,30 @@ fn attempts_follow_the_weights_under_load() {
             );
         }
     }
+}
+
+#[test]
+fn a_canary_keeps_its_share_while_the_other_replica_is_suspect() {
+    // 1,000 requests a second.
+    let mut model = Model::queue(2, 0.015, Distribution::Exponential { mean: ms(3) });
+    model.leaf.concurrency = 100;
+    model.weights = [99.0, 1.0].map(|weight| Weight::new(weight).expect("a weight")).to_vec();
+    let recipe = Recipe::Stall { every: constant(1_850), lasts: constant(150) };
+    model.faults = vec![Fault { servers: Affected::First(1), recipe }];
+    // Overdue attempts would eject the heavy replica, and an ejection gives all requests to the canary.
+    let policy = UpstreamConfig { retry: None, ..UpstreamConfig::default() };
+    let (records, _) = record(&model, policy, (40_000, 40_000));
+    let [mut overtaken, mut canary] = [0, 0];
+    for record in &records {
+        let mut attempts = attempts(record);
+        canary += u32::from(attempts.next().is_some_and(|first| first.replica == 1));
+        overtaken += u32::from(attempts.next().is_some());
+    }
+    let share = f64::from(canary) / records.len() as f64;
+    println!("seed {SEED}: {share}, {overtaken} with hedges");
+    assert!(overtaken > 100, "seed {SEED}: the heavy replica becomes suspect");
+    // At most twice its share, and a little more by chance.
+    assert!((0.01..0.023).contains(&share), "seed {SEED}: {share}");
 }
 
 #[test]
