@@ -123,10 +123,14 @@ impl Attempts {
         grows.then(|| Attempt::new(self, true))
     }
 
+    /// Whether requests may share a connection: the server speaks HTTP/2, as far as is known.
+    pub(super) fn may_share(&self) -> bool {
+        self.lock().negotiated != Protocol::Http1
+    }
+
     /// Returns an attempt for a connection that is to be idle, on the same conditions if requests may share it.
     pub(super) fn begin_idle_attempt(self: &Arc<Self>, shared: &impl Transport) -> Option<Attempt> {
-        let is_shared = self.lock().negotiated != Protocol::Http1;
-        if is_shared { self.grow(shared) } else { Some(Attempt::new(self, false)) }
+        if self.may_share() { self.grow(shared) } else { Some(Attempt::new(self, false)) }
     }
 
     pub(super) fn resume_growth(&self) {

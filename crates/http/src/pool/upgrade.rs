@@ -1,11 +1,11 @@
 //! Requests for an upgrade: over a connection of their own in HTTP/1.1, and WebSockets also over a stream of HTTP/2.
 //!
 //! HTTP/2 has no other upgrades (RFC 9113, section 8.6), and WebSockets only with servers that announce them (RFC 8441).
-//! Where the protocol is to be negotiated and no such HTTP/2 connection is open, HTTP/1.1 is used. A server of HTTP/2
-//! alone gets any other request without its upgrade.
+//! Where the protocol is to be negotiated and no connection is open, a new one finds out what the server speaks. Without
+//! such an HTTP/2 connection, HTTP/1.1 is used. A server of HTTP/2 alone gets any other request without its upgrade.
 
 use super::http2::Http2Lease;
-use super::{ExchangeError, NewLease, Pool, PoolResponse, ResponseBody};
+use super::{ExchangeError, NewLease, Pool, PoolResponse, ResponseBody, Transport as _};
 use crate::clock::Clock;
 use crate::connect::{Offer, Protocol};
 use crate::connection_counts::ConnectPhases;
@@ -52,20 +52,25 @@ impl Pool {
         self.exchange_over_own(request, clock).await.map(UpgradeAttempt::Response)
     }
 
-    /// Leases a stream of a connection whose server accepts WebSockets. Only a server that may speak nothing else gets a
-    /// new connection for that.
+    /// Leases a stream of a connection whose server accepts WebSockets. A server gets a new connection for that if it may
+    /// speak nothing else, or if it has none that would tell.
     async fn lease_for_websocket(
         self: &Arc<Self>,
         clock: &Clock,
     ) -> Result<Option<(Http2Lease, Option<ConnectPhases>)>, ExchangeError> {
+        let opens = || {
+            let has_none = || self.http2.connection_count() == 0;
+            self.config.protocol == Protocol::Http2 || (self.attempts.may_share() && has_none())
+        };
         let (lease, phases) = match self.lease_http2(clock.now(), clock) {
             Some(lease) => (lease, None),
-            None if self.config.protocol == Protocol::Http2 => {
-                match self.connect(clock, false).await? {
-                    (NewLease::Http2(lease), phases) => (lease, phases),
-                    (NewLease::Http1(_), _) => return Ok(None),
+            None if opens() => match self.connect(clock, false).await? {
+                (NewLease::Http2(lease), phases) => (lease, phases),
+                (NewLease::Http1(lease), _) => {
+                    self.http1.put_idle(lease, clock.now());
+                    return Ok(None);
                 }
-            }
+            },
             None => return Ok(None),
         };
         let accepts = lease.accepts_connect().await.map_err(|error| self.failed(error))?;

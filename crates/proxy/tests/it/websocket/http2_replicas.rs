@@ -227,6 +227,28 @@ fn under_tls_an_open_http_2_connection_carries_websockets() {
     });
 }
 
+/// The proxy does not know yet which protocols the replica speaks.
+#[test]
+fn under_tls_the_first_request_may_be_a_websocket() {
+    run(async {
+        for alpn in [&["h2"][..], &["h2", "http/1.1"]] {
+            let authority = Authority::new();
+            let issued = authority.issue("localhost");
+            let replica = Replica::start(Speaks::TlsWebSockets(issued.server(alpn)), respond).await;
+            let proxy = Setup::before_urls([replica.tls_url()])
+                .workers(1)
+                .upstream(&format!("connect: {{ca_file: {}}}", authority.file().display()))
+                .start();
+            let mut wire = open_http1(&proxy).await;
+            assert_eq!(wire.read_exact(6).await.expect("an echo"), "early ");
+            assert_eq!(replica.record().seen()[0].version, Version::HTTP_2, "{alpn:?}");
+            assert_eq!(replica.record().connections(), 1, "{alpn:?}");
+            let metrics = proxy.metrics().await;
+            assert_eq!(metrics.sum("curtail_attempts_failed_total", &[]), 0, "{metrics}");
+        }
+    });
+}
+
 #[test]
 fn two_proxies_in_a_row_speak_http_2_to_each_other() {
     run(async {
