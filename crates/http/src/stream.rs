@@ -53,9 +53,12 @@ pub enum Stream {
 }
 
 /// A byte stream of a client, which the proxy may have to break off.
-pub trait ResetAtDrop {
+pub trait ClientStream {
     /// Makes the drop of the stream reset it, so that the other side detects an incomplete message.
     fn reset_at_drop(&self);
+
+    /// Whether the client is known to have gone. After the end of its direction, no read finds that out.
+    fn is_gone(&self) -> bool;
 }
 
 /// A byte stream in both directions.
@@ -77,16 +80,24 @@ impl Stream {
         let handshake = tokio::time::timeout(timeout, tls.acceptor().accept(tcp)).await;
         Ok(Self::Tls(Box::new(handshake.map_err(|_| io::ErrorKind::TimedOut)??.into())))
     }
-}
 
-impl ResetAtDrop for Stream {
-    fn reset_at_drop(&self) {
-        let tcp = match self {
+    fn tcp(&self) -> &TcpStream {
+        match self {
             Self::Plain(tcp) => tcp,
             Self::Tls(tls) => tls.get_ref().0,
-        };
+        }
+    }
+}
+
+impl ClientStream for Stream {
+    fn reset_at_drop(&self) {
         // One that is broken already needs no reset.
-        tcp.set_zero_linger().ok();
+        self.tcp().set_zero_linger().ok();
+    }
+
+    /// The client has reset the connection, or did not respond to the probes of [`keep_alive`].
+    fn is_gone(&self) -> bool {
+        SockRef::from(self.tcp()).take_error().is_ok_and(|error| error.is_some())
     }
 }
 

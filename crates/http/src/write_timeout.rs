@@ -5,7 +5,7 @@
 //! progress; the kernel reports room only when a third of its buffer is free.
 
 use crate::progress::ProgressTimer;
-use crate::stream::{ResetAtDrop, Stream};
+use crate::stream::{ClientStream, Stream};
 use std::io::{self, IoSlice};
 use std::pin::Pin;
 use std::sync::Arc;
@@ -36,7 +36,7 @@ pub struct WriteTimeoutStream<F, S = Stream> {
     has_failed: bool,
 }
 
-impl<F: Fn(), S: ResetAtDrop> WriteTimeoutStream<F, S> {
+impl<F: Fn(), S: ClientStream> WriteTimeoutStream<F, S> {
     /// Creates a connection with `timer` for its writes; a write timeout calls `on_timeout`.
     pub fn new(stream: S, timer: ProgressTimer, on_timeout: F) -> Self {
         Self { stream, on_timeout, timer, written: 0, moved: Arc::default(), has_failed: false }
@@ -45,6 +45,11 @@ impl<F: Fn(), S: ResetAtDrop> WriteTimeoutStream<F, S> {
     /// Whether a read or a write has failed.
     pub const fn has_failed(&self) -> bool {
         self.has_failed
+    }
+
+    /// Whether the client is known to have gone.
+    pub fn is_gone(&self) -> bool {
+        self.stream.is_gone()
     }
 
     /// Returns the number of bytes read so far, and of those written.
@@ -99,7 +104,9 @@ impl<F: Fn() + Unpin, S: AsyncRead + Unpin> AsyncRead for WriteTimeoutStream<F, 
     }
 }
 
-impl<F: Fn() + Unpin, S: AsyncWrite + ResetAtDrop + Unpin> AsyncWrite for WriteTimeoutStream<F, S> {
+impl<F: Fn() + Unpin, S: AsyncWrite + ClientStream + Unpin> AsyncWrite
+    for WriteTimeoutStream<F, S>
+{
     fn poll_write(
         mut self: Pin<&mut Self>,
         cx: &mut Context<'_>,

@@ -6,12 +6,19 @@ use crate::response::Completion;
 use bytes::Bytes;
 use curtail_http::pool::ServerTunnel;
 use curtail_http::progress::ProgressTimer;
-use curtail_http::stream::{ByteStream, ResetAtDrop};
+use curtail_http::stream::{ByteStream, ClientStream};
 use curtail_http::write_timeout::{WriteTimeoutStream, is_write_timeout};
 use std::future::poll_fn;
+use std::io::{self, IoSlice};
+use std::pin::Pin;
 use std::sync::atomic::Ordering;
-use std::task::Poll;
-use tokio::io::AsyncWriteExt;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::task::{Context, Poll};
+use std::time::Duration;
+use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt, ReadBuf};
+
+/// The interval of checks for a client that has gone after the end of its direction, which no read finds out.
+const GONE_INTERVAL: Duration = Duration::from_secs(5);
 
 /// The replica's side of an upgraded connection, until the client has the response.
 #[derive(Debug)]
@@ -36,9 +43,9 @@ impl Tunnel {
 
     /// Carries bytes both ways until both sides have closed or the tunnel is idle for too long. `prefix` are bytes
     /// already read from the client.
-    pub(crate) async fn carry<F: Fn() + Unpin, S: ByteStream + ResetAtDrop>(
+    pub(crate) async fn carry<F: Fn() + Unpin, S: ByteStream + ClientStream>(
         mut self,
-        (mut client, prefix): (WriteTimeoutStream<F, S>, Bytes),
+        (client, prefix): (WriteTimeoutStream<F, S>, Bytes),
         metrics: &ListenerMetrics,
     ) {
         let moved = client.moved();
@@ -47,20 +54,31 @@ impl Tunnel {
             Some(timer) => timer.poll(cx, moved.load(Ordering::Relaxed)),
             None => Poll::Pending,
         });
+        let client = Mutex::new(client);
         let carried = async {
             let mut replica = self.replica.open().await?;
             replica.write_all(&prefix).await?;
-            tokio::io::copy_bidirectional(&mut client, &mut replica).await
+            tokio::io::copy_bidirectional(&mut Shared(&client), &mut replica).await
+        };
+        let gone = async {
+            loop {
+                tokio::time::sleep(GONE_INTERVAL).await;
+                if lock(&client).is_gone() {
+                    return;
+                }
+            }
         };
         let carried = tokio::select! {
             biased;
-            carried = carried => Some(carried),
-            () = is_idle => None,
+            carried = carried => Carried::Ended(carried.map(|_| ())),
+            () = is_idle => Carried::Idle,
+            () = gone => Carried::ClientGone,
         };
+        let client = lock(&client);
         let (from_client, to_client) = client.bytes();
         self.completion.tunneled(from_client + prefix.len() as u64, to_client);
         match carried {
-            Some(carried) => {
+            Carried::Ended(carried) => {
                 if let Err(error) = &carried {
                     tracing::debug!(%error, "upgraded connection failed");
                 }
@@ -75,10 +93,66 @@ impl Tunnel {
                     }
                 }
             }
-            None => {
+            Carried::ClientGone => self.completion.abandon("client_gone"),
+            Carried::Idle => {
                 metrics.timed_out.add(&ClientTimeout::StreamIdle, 1);
                 self.completion.time_out();
             }
         }
+    }
+}
+
+/// How the bytes of an upgraded connection came to their end.
+enum Carried {
+    /// Both sides have closed, or one has failed.
+    Ended(io::Result<()>),
+    ClientGone,
+    Idle,
+}
+
+/// A stream that two futures of one task share: one carries its bytes, the other one looks at its state.
+struct Shared<'a, S>(&'a Mutex<S>);
+
+fn lock<S>(stream: &Mutex<S>) -> MutexGuard<'_, S> {
+    stream.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl<S: AsyncRead + Unpin> AsyncRead for Shared<'_, S> {
+    fn poll_read(
+        self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        buf: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        Pin::new(&mut *lock(self.0)).poll_read(cx, buf)
+    }
+}
+
+impl<S: AsyncWrite + Unpin> AsyncWrite for Shared<'_, S> {
+    fn poll_write(
+        self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        buf: &[u8],
+    ) -> Poll<io::Result<usize>> {
+        Pin::new(&mut *lock(self.0)).poll_write(cx, buf)
+    }
+
+    fn poll_write_vectored(
+        self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        bufs: &[IoSlice<'_>],
+    ) -> Poll<io::Result<usize>> {
+        Pin::new(&mut *lock(self.0)).poll_write_vectored(cx, bufs)
+    }
+
+    fn is_write_vectored(&self) -> bool {
+        lock(self.0).is_write_vectored()
+    }
+
+    fn poll_flush(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut *lock(self.0)).poll_flush(cx)
+    }
+
+    fn poll_shutdown(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut *lock(self.0)).poll_shutdown(cx)
     }
 }

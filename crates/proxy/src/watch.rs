@@ -3,7 +3,7 @@
 use crate::metrics::{ClientTimeout, ListenerMetrics};
 use curtail_http::clock::Clock;
 use curtail_http::progress::ProgressTimer;
-use curtail_http::stream::ResetAtDrop;
+use curtail_http::stream::ClientStream;
 use curtail_http::timers::Timers;
 use curtail_http::write_timeout::WriteTimeoutStream;
 use curtail_units::Duration;
@@ -23,7 +23,7 @@ impl Watch {
     }
 
     /// A connection or stream whose write timeouts are counted.
-    pub(crate) fn stream<S: ResetAtDrop>(
+    pub(crate) fn stream<S: ClientStream>(
         &self,
         stream: S,
         timeout: Duration,

@@ -27,7 +27,7 @@ use crate::linger::Linger;
 use crate::progress::ProgressTimer;
 use crate::replay::ClientBody;
 use crate::service::{self, Service};
-use crate::stream::{ResetAtDrop, Stream};
+use crate::stream::{ClientStream, Stream};
 use crate::timers::Timers;
 use body::{SharedConnection, lock};
 use bytes::{Bytes, BytesMut};

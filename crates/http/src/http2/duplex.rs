@@ -6,7 +6,7 @@
 use super::error::{Error, ErrorCode};
 use super::handle::{ReadHandle, SendHandle};
 use super::state::lock;
-use crate::stream::ResetAtDrop;
+use crate::stream::ClientStream;
 use bytes::Bytes;
 use std::io;
 use std::pin::Pin;
@@ -29,9 +29,15 @@ impl DuplexStream {
     }
 }
 
-impl ResetAtDrop for DuplexStream {
+impl ClientStream for DuplexStream {
     /// The drop itself resets the stream.
     fn reset_at_drop(&self) {}
+
+    /// The client has reset the stream, or its connection has closed.
+    fn is_gone(&self) -> bool {
+        let SendHandle { shared, key } = &self.sender;
+        lock(shared).has_failed(*key)
+    }
 }
 
 impl AsyncRead for DuplexStream {

@@ -232,6 +232,11 @@ impl ConnectionState {
         self.wake_driver();
     }
 
+    /// Whether the stream was reset, or its connection has closed.
+    pub(in super::super) fn has_failed(&self, key: usize) -> bool {
+        self.streams[key].failure.is_some()
+    }
+
     /// Ready when the other side wants no more of what the stream sends.
     pub(in super::super) fn poll_reset(&mut self, cx: &Context<'_>, key: usize) -> Poll<Error> {
         let stream = &mut self.streams[key];

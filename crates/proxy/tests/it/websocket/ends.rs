@@ -1,16 +1,19 @@
 //! How a WebSocket of an HTTP/2 client ends: resets, timeouts, limits, drains.
 
-use super::{Http2Client, agreement, echoing, handshake};
+use super::{HTTP1_HANDSHAKE, Http2Client, agreement, echoing, handshake};
 use crate::access_log::{lines_after, logging};
 use crate::deadline::run;
 use crate::directory::Directory;
 use crate::metrics::Metrics;
 use crate::proxy::{Setup, ask_admin};
 use crate::raw_replica::RawReplica;
+use crate::wire::Wire;
 use h2::Reason;
 use http::{Request, StatusCode};
 use serde_json::json;
+use std::sync::Arc;
 use std::time::Duration;
+use tokio::sync::Notify;
 
 /// Far longer than any test: what ends sooner has ended by itself.
 const GRACE: Duration = Duration::from_secs(300);
@@ -47,6 +50,45 @@ fn a_reset_counts_against_the_replica_only_if_it_is_the_replicas() {
             // The connection goes on.
             client.sender.clone().ready().await.expect("it is open");
         }
+    });
+}
+
+#[test]
+fn a_client_that_leaves_after_the_end_of_its_direction_frees_its_place() {
+    run(async {
+        let ended = Arc::new(Notify::new());
+        let has_ended = Arc::clone(&ended);
+        let replica = RawReplica::start(move |mut wire, record, _| {
+            let has_ended = Arc::clone(&has_ended);
+            async move {
+                let request = record.read(&mut wire).await.expect("a request");
+                wire.send(agreement(&request)).await;
+                wire.read_to_close().await;
+                has_ended.notify_one();
+                // It hangs: it sends nothing and keeps the connection.
+                std::future::pending::<()>().await;
+            }
+        })
+        .await;
+        let proxy = Setup::before(&[replica.address()]).start();
+        let gone = |count| {
+            move |metrics: &Metrics| (metrics.in_flight(), count_gone(metrics)) == (0, count)
+        };
+
+        let mut client = Http2Client::connect(proxy.address()).await;
+        let mut stream = client.open().await;
+        stream.end();
+        ended.notified().await;
+        stream.sender.send_reset(Reason::CANCEL);
+        proxy.until(gone(1)).await;
+
+        let mut wire = Wire::connect(proxy.address()).await;
+        wire.send(HTTP1_HANDSHAKE).await;
+        wire.read_head().await.expect("held").expect("a response");
+        wire.close_write().await;
+        ended.notified().await;
+        wire.reset();
+        proxy.until(gone(2)).await;
     });
 }
 
@@ -178,6 +220,11 @@ fn a_drain_leaves_a_websocket_to_end_by_itself() {
         assert_eq!(stream.read_to_end().await.0, "the last word");
         stopping.await.expect("it stops");
     });
+}
+
+/// The number of clients that left during a WebSocket.
+fn count_gone(metrics: &Metrics) -> u64 {
+    metrics.sum("curtail_requests_total", &[("status", "1xx")])
 }
 
 fn timeouts(metrics: &Metrics, reason: &str) -> u64 {
