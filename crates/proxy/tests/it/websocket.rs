@@ -135,6 +135,15 @@ fn handshake() -> Request<()> {
     request.body(()).expect("a valid request")
 }
 
+/// Checks the response that opens a WebSocket over HTTP/2: it has nothing that only HTTP/1.1 has.
+fn assert_opened(response: &Response<()>) {
+    assert_eq!(response.status(), 200, "{response:?}");
+    assert_eq!(response.headers()["sec-websocket-protocol"], "chat");
+    for gone in ["upgrade", "connection", "sec-websocket-accept", "content-length"] {
+        assert!(!response.headers().contains_key(gone), "{response:?}");
+    }
+}
+
 /// A WebSocket handshake over HTTP/1.1, with the key of RFC 6455, section 1.3.
 const HTTP1_HANDSHAKE: &str = "GET /chat?room=1 HTTP/1.1\r\nhost: service.test\r\n\
     connection: keep-alive, Upgrade\r\nupgrade: websocket\r\nsec-websocket-version: 13\r\n\
