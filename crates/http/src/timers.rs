@@ -1,9 +1,8 @@
 //! The timers of one worker's requests.
 //!
 //! Nearly every request sets a timer for its hedge, and nearly no timer fires. One timer of the kernel therefore serves
-//! all requests of a worker, and a task that sets a timer also wakes tasks whose timers are due. The kernel's timer is
-//! reset only to an earlier instant: while requests set timers for later and later instants, it fires about once in the
-//! hedge delay minus the latency.
+//! all requests of a worker, and a task that sets a timer also wakes tasks whose timers are due. When the kernel's timer
+//! is set for requests that are done by now, later requests postpone it: to set it costs a tenth of waking the worker.
 //! **Limits**: one entry for each request in progress. A timer fires up to [`RESOLUTION`] late, and by the time that a
 //! processor takes to wake.
 
@@ -13,77 +12,84 @@ use curtail_units::{Duration, Instant};
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll, Waker};
-use tokio::sync::Notify;
 
 /// Minimum time from one event of the kernel's timer to the next: one costs as much as a tenth of a request on a virtual machine.
 const RESOLUTION: Duration = Duration::from_us(100);
+
+/// The interval of checks if the kernel's timer fails.
+const FALLBACK: std::time::Duration = std::time::Duration::from_millis(1);
 
 /// The wakers by instant; a number distinguishes entries of the same instant.
 type Due = BTreeMap<(Instant, u64), Waker>;
 
 /// All timers of a worker.
 #[derive(Debug, Default)]
-pub struct Timers {
-    state: Mutex<State>,
-    /// Signals that a timer is due earlier than [`Timers::run`] would wake.
-    sooner: Notify,
-}
+pub struct Timers(Mutex<State>);
 
 #[derive(Debug, Default)]
 struct State {
     due: Due,
     entries: u64,
-    /// The instant at which [`Timers::run`] wakes.
+    /// The instant at which the kernel's timer wakes [`Timers::run`].
     armed: Option<Instant>,
     /// The earliest instant at which it may wake.
     earliest: Instant,
+    /// The kernel's timer, once [`Timers::run`] has begun.
+    kernel: Option<Arc<PreciseTimer>>,
 }
 
 impl Timers {
-    /// Wakes tasks whose timers are due; runs as long as the worker. If the kernel's timer fails, that of the runtime, which
-    /// counts in milliseconds, is used.
-    pub async fn run(&self, clock: Clock, mut timer: PreciseTimer) {
+    /// Wakes tasks whose timers are due; runs as long as the worker.
+    pub async fn run(&self, clock: Clock, timer: PreciseTimer) {
+        let timer = Arc::new(timer);
+        self.lock().kernel = Some(Arc::clone(&timer));
         loop {
-            let now = clock.now();
-            let (due, next) = self.lock().look(now);
+            let due = self.lock().look(clock.now());
             due.into_values().for_each(Waker::wake);
-            let left = next.map(|at| at.since(now));
-            let wait = async {
-                let left = left.unwrap_or_default();
-                if timer.wait(left).await.is_err() {
-                    tokio::time::sleep(left.into()).await;
-                }
-            };
-            tokio::select! {
-                biased;
-                () = self.sooner.notified() => {}
-                () = wait, if left.is_some() => {}
+            if timer.expired().await.is_err() {
+                tokio::time::sleep(FALLBACK).await;
             }
         }
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 impl State {
-    /// Takes the timers that are due; also returns the next instant of the kernel's timer.
-    fn look(&mut self, now: Instant) -> (Due, Option<Instant>) {
+    /// Takes the timers that are due, and sets the kernel's timer for the next one.
+    fn look(&mut self, now: Instant) -> Due {
         let due = self.take_due(now);
-        let next = self.due.first_key_value().map(|(&(at, _), _)| at);
         self.earliest = now + RESOLUTION;
-        self.armed = next.map(|at| at.max(self.earliest));
-        (due, self.armed)
+        self.armed = None;
+        self.arm(now);
+        due
+    }
+
+    /// Sets the kernel's timer for the next instant, unless it expires in time, and not much too early. Each time it is
+    /// postponed, by at least half of the time until the next instant.
+    fn arm(&mut self, now: Instant) {
+        let Some((&(next, _), _)) = self.due.first_key_value() else { return };
+        let next = next.max(self.earliest);
+        let is_needed = self.armed.is_none_or(|armed| {
+            next < armed || armed.since(now).as_ns() < next.since(now).as_ns() / 2
+        });
+        if is_needed {
+            self.armed = Some(next);
+            if let Some(timer) = &self.kernel {
+                // The fallback of `run` serves a timer that fails.
+                timer.set(next.since(now)).ok();
+            }
+        }
     }
 
     fn take_due(&mut self, now: Instant) -> Due {
+        if self.due.first_key_value().is_none_or(|(&(at, _), _)| at > now) {
+            return Due::new();
+        }
         let later = self.due.split_off(&(now, u64::MAX));
         std::mem::replace(&mut self.due, later)
-    }
-
-    fn is_any_due(&self, now: Instant) -> bool {
-        self.due.first_key_value().is_some_and(|(&(at, _), _)| at <= now)
     }
 }
 
@@ -120,16 +126,10 @@ impl Timer {
         let entry = (at, state.entries);
         self.entry = Some(entry);
         state.due.insert(entry, cx.waker().clone());
-        let wakes = at.max(state.earliest);
-        if state.armed.is_none_or(|armed| wakes < armed) {
-            state.armed = Some(wakes);
-            self.timers.sooner.notify_one();
-        }
-        if state.is_any_due(now) {
-            let due = state.take_due(now);
-            drop(state);
-            due.into_values().for_each(Waker::wake);
-        }
+        let due = state.take_due(now);
+        state.arm(now);
+        drop(state);
+        due.into_values().for_each(Waker::wake);
         Poll::Pending
     }
 }
@@ -156,8 +156,8 @@ mod tests {
         let timers = Arc::new(Timers::default());
         let mut cx = Context::from_waker(Waker::noop());
         let look = |now| {
-            let (due, next) = timers.lock().look(now);
-            (due.len(), next)
+            let mut state = timers.lock();
+            (state.look(now).len(), state.armed)
         };
         let (mut first, mut second) = (Timer::new(&timers), Timer::new(&timers));
         assert!(first.poll_until(&mut cx, at(10_000), at(0)).is_pending());
@@ -186,32 +186,38 @@ mod tests {
         assert_eq!(timers.lock().due.len(), 5);
         assert!(all[4].poll_until(&mut cx, at(1_800), at(1_800)).is_ready());
         assert!(all[5].poll_until(&mut cx, at(2_000), at(1_800)).is_pending());
-        let (due, next) = timers.lock().look(at(2_000));
-        assert_eq!((due.len(), next), (1, Some(at(2_200))));
-        let (due, next) = timers.lock().look(at(2_150));
-        assert_eq!((due.len(), next), (0, Some(at(2_250))), "the resolution after this event");
+        let mut state = timers.lock();
+        assert_eq!((state.look(at(2_000)).len(), state.armed), (1, Some(at(2_200))));
+        let after_this_event = (0, Some(at(2_250)));
+        assert_eq!((state.look(at(2_150)).len(), state.armed), after_this_event);
+        drop(state);
     }
 
     #[test]
-    fn only_an_instant_before_the_armed_one_wakes_the_task_that_waits() {
+    fn the_kernel_s_timer_is_set_to_an_earlier_instant_and_postponed_when_it_would_be_much_too_early()
+     {
         let timers = Arc::new(Timers::default());
         let mut cx = Context::from_waker(Waker::noop());
-        let mut notified = std::pin::pin!(timers.sooner.notified());
-        assert!(notified.as_mut().poll(&mut cx).is_pending());
-        let mut all: Vec<_> = (0..3).map(|_| Timer::new(&timers)).collect();
-        assert!(all[0].poll_until(&mut cx, at(2_000), at(0)).is_pending());
-        assert!(notified.as_mut().poll(&mut cx).is_ready(), "nothing was armed");
-        notified.set(timers.sooner.notified());
-        assert!(all[1].poll_until(&mut cx, at(3_000), at(1_000)).is_pending());
-        assert!(notified.as_mut().poll(&mut cx).is_pending());
-        assert!(all[2].poll_until(&mut cx, at(1_500), at(1_000)).is_pending());
-        assert!(notified.as_mut().poll(&mut cx).is_ready());
-        // It does not wake twice within the resolution.
-        assert_eq!(timers.lock().look(at(1_490)).1, Some(at(1_590)));
-        notified.set(timers.sooner.notified());
-        assert!(notified.as_mut().poll(&mut cx).is_pending());
-        assert!(all[1].poll_until(&mut cx, at(1_495), at(1_491)).is_pending());
-        assert!(notified.as_mut().poll(&mut cx).is_pending());
+        let mut set = |due, now| {
+            let mut timer = Timer::new(&timers);
+            assert!(timer.poll_until(&mut cx, at(due), at(now)).is_pending());
+            (timer, timers.lock().armed)
+        };
+        let (first, armed) = set(2_000, 0);
+        assert_eq!(armed, Some(at(2_000)));
+        let (second, armed) = set(1_500, 100);
+        assert_eq!(armed, Some(at(1_500)), "it is earlier");
+        let (third, armed) = set(2_400, 400);
+        assert_eq!(armed, Some(at(1_500)), "it is later");
+        drop((first, second));
+        let (fourth, armed) = set(2_450, 450);
+        assert_eq!(armed, Some(at(1_500)), "most of the time of the third one");
+        let (fifth, armed) = set(2_700, 700);
+        assert_eq!(armed, Some(at(2_400)), "less than half of the time of the third one");
+        drop((third, fourth, fifth));
+        // Two events of the kernel's timer are a resolution apart.
+        assert!(timers.lock().look(at(2_400)).is_empty());
+        assert_eq!(set(2_410, 2_405).1, Some(at(2_500)));
     }
 
     #[tokio::test]
