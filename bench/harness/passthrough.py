@@ -10,6 +10,8 @@ equally. A ratio divides figures of the same round. A visit has two blocks for e
   20 to 30 us more system time, and the difference varied).
 - flat out: the proxy alone on one core, replicas and generator on the other, as many requests as possible.
 
+The receiver of spans stands for another machine: it runs on the core that the proxy does not have.
+
 A fixed number of unmeasured requests before each paced block fills the connection pools.
 """
 
@@ -37,9 +39,9 @@ class Plan:
     warm_up_requests: int = 3_000
     flat_out_s: int = 2
     # For the measurement of added latency.
-    compared_rate: int = 2000
-    compared_blocks: int = 40
-    compared_s: int = 5
+    compared_rate: int = 2500
+    compared_blocks: int = 50
+    compared_s: int = 2
 
 
 QUICK = Plan(rounds=2, paced_requests=8_000, warm_up_requests=1_000, flat_out_s=1, compared_blocks=4, compared_s=2)
@@ -51,30 +53,44 @@ class Bench:
 
     plan: Plan
     servers: ServerProcess
+    sink: ServerProcess
     peers: list
     scratch: Path
 
     def spans_received_bytes(self):
         """The bytes of spans that the sink has received."""
-        return sum(int(line) for line in (self.scratch / "servers" / "spans.log").read_text().split())
+        return sum(int(line) for line in (self.scratch / "sink" / "spans.log").read_text().split())
 
 
 def measure(plan, peer_names, print_line, measure_latency):
     """Runs the plan. Returns blocks and visits as plain values for JSON, the peers, and the result of
-    `measure_latency`, which gets the scratch folder and runs last, while the replicas still run."""
+    `measure_latency`, which gets the scratch folder and the sink, and runs last, while the replicas still run."""
     scratch = Path(tempfile.mkdtemp(prefix="curtail-bench-"))
     # If root starts nginx, its worker writes as another user.
     scratch.chmod(0o755)
     try:
-        for name in ("servers", "nginx"):
+        for name in ("servers", "sink", "nginx"):
             (scratch / name).mkdir()
-        command = peers.nginx_command("servers.conf", scratch / "servers")
-        log = scratch / "servers.log"
-        with ServerProcess("replicas", command, LOAD_CORE, peers.SERVER_PORTS, log) as servers:
-            bench = Bench(plan, servers, [peers.PEERS[name](scratch / "nginx") for name in peer_names], scratch)
-            return run_rounds(bench, print_line), bench.peers, measure_latency(scratch)
+        with (
+            start_nginx("servers", LOAD_CORE, peers.SERVER_PORTS, scratch) as servers,
+            start_nginx("sink", PROXY_CORE, peers.SINK_PORTS, scratch) as sink,
+        ):
+            bench = Bench(plan, servers, sink, [peers.PEERS[name](scratch / "nginx") for name in peer_names], scratch)
+            return run_rounds(bench, print_line), bench.peers, measure_latency(scratch, sink)
     finally:
         shutil.rmtree(scratch)
+
+
+def start_nginx(name, core, ports, scratch):
+    """Starts the nginx of bench/peers/`name`.conf."""
+    command = peers.nginx_command(f"{name}.conf", scratch / name)
+    return ServerProcess(name, command, core, ports, scratch / f"{name}.log")
+
+
+def place(proxy, sink, core):
+    """Moves a proxy to a core, and the sink to the other one."""
+    proxy.pin(core)
+    sink.pin(PROXY_CORE if core == LOAD_CORE else LOAD_CORE)
 
 
 def run_rounds(bench, print_line):
@@ -105,9 +121,9 @@ def visit_proxy(bench, peer):
     with ServerProcess(peer.name, peer.command, LOAD_CORE, peers.PROXY_PORTS.values(), log) as proxy:
         before = bench.spans_received_bytes()
         for protocol in load.PROTOCOLS:
-            proxy.pin(LOAD_CORE)
+            place(proxy, bench.sink, LOAD_CORE)
             blocks.append(run_paced_block(bench, protocol, proxy, peers.PROXY_PORTS))
-            proxy.pin(PROXY_CORE)
+            place(proxy, bench.sink, PROXY_CORE)
             blocks.append(run_flat_out_block(bench, protocol, proxy))
         peak = proxy.peak_memory_bytes()
     # Read after the stop, because a proxy sends its remaining spans while it stops.

@@ -14,7 +14,8 @@ from harness.load import HTTP1, HTTP2
 BENCH = Path(__file__).resolve().parent.parent
 CONFIGURATIONS = BENCH / "peers"
 REPLICA_PORTS = {HTTP1: 21001, HTTP2: 21003}
-SERVER_PORTS = (21001, 21002, 21003, 21004, 21008, 21009)
+SERVER_PORTS = (21001, 21002, 21003, 21004)
+SINK_PORTS = (21008, 21009)
 PROXY_PORTS = {HTTP1: 21011, HTTP2: 21012}
 
 
@@ -92,13 +93,27 @@ def target_folder():
     return Path(os.environ.get("CARGO_TARGET_DIR", BENCH.parent / "target"))
 
 
-def curtail(_scratch):
+def curtail_peer(name, note):
     path = target_folder() / "release" / "curtail-proxy"
     if not path.exists():
         raise MissingError(f"{path} does not exist: run cargo build --release -p curtail-proxy")
-    command = (path, "--config", CONFIGURATIONS / "curtail.yaml")
-    note = "1 worker; HTTP/2 on both sides; hedging, sketches and spans on, spans sent to a sink on loopback"
-    return Peer("curtail", command, command_output(path, "--version").split()[-1], note)
+    command = (path, "--config", CONFIGURATIONS / f"{name}.yaml")
+    return Peer(name, command, command_output(path, "--version").split()[-1], f"1 worker; HTTP/2 on both sides; {note}")
 
 
-PEERS = {"curtail": curtail, "envoy": envoy, "envoy-spans": envoy_spans, "haproxy": haproxy, "nginx": nginx}
+def curtail(_scratch):
+    return curtail_peer("curtail", "hedging, retries, sketches and spans on, spans sent to a sink on loopback")
+
+
+def curtail_plain(_scratch):
+    return curtail_peer("curtail-plain", "sketches on, as always; no hedging, no retries, no spans")
+
+
+PEERS = {
+    "curtail": curtail,
+    "curtail-plain": curtail_plain,
+    "envoy": envoy,
+    "envoy-spans": envoy_spans,
+    "haproxy": haproxy,
+    "nginx": nginx,
+}

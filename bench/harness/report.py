@@ -77,7 +77,7 @@ def memory_rows(figures):
 
 def target_rows(figures):
     """One row per target: the median ratio, its range over rounds, the bound, and the verdict."""
-    rows = [("curtail relative to", "median", "range", "bound", "verdict")]
+    rows = [("relative to", "median", "range", "bound", "verdict")]
     for target in TARGETS:
         metric = "peak memory"
         if target.protocol:
@@ -88,7 +88,7 @@ def target_rows(figures):
             ratio = spread(ratios.values())
             cells = (f"{ratio.median:.2f}", f"{ratio.minimum:.2f}-{ratio.maximum:.2f}")
         bound = "-" if target.bound is None else f"<= {target.bound}"
-        rows.append((f"{target.peer}: {metric}", *cells, bound, verdict(target, ratios)))
+        rows.append((f"{target.curtail} to {target.peer}: {metric}", *cells, bound, verdict(target, ratios)))
     return rows
 
 
@@ -106,8 +106,8 @@ def terminal(figures, plan):
     for protocol in load.PROTOCOLS:
         parts += [protocol_title(protocol, plan), text_table(protocol_rows(figures, protocol)), ""]
     parts += [text_table(memory_rows(figures)), "", text_table(target_rows(figures)), *caveats(figures)]
-    for protocol, result in figures.added_latency.items():
-        parts += ["", f"Added latency, {TITLES[protocol]}: {ADDED_LATENCY_ARMS}", result["printed"]]
+    for title, result in figures.added_latency.items():
+        parts += ["", f"Added latency, {title}: {ADDED_LATENCY_ARMS}", result["printed"]]
     return "\n".join(parts)
 
 
@@ -138,9 +138,9 @@ def page(measured, figures, plan, peers):
         parts += [f"## {protocol_title(protocol, plan)}", "", markdown_table(protocol_rows(figures, protocol)), ""]
     parts += [LEGEND, "", "## Memory and spans", "", markdown_table(memory_rows(figures)), ""]
     parts += ["## Targets", "", markdown_table(target_rows(figures)), *caveats(figures), ""]
-    for protocol, result in figures.added_latency.items():
-        title = f"## Added latency, {TITLES[protocol]}: {ADDED_LATENCY_ARMS}"
-        parts += [title, "", "```", result["printed"], "```", ""]
+    for title, result in figures.added_latency.items():
+        heading = f"## Added latency, {title}: {ADDED_LATENCY_ARMS}"
+        parts += [heading, "", "```", result["printed"], "```", ""]
     parts += ["## Every round", "", markdown_table(round_rows(figures)), ""]
     parts += ["## Ratios, every round", "", markdown_table(ratio_rows(figures)), ""]
     return "\n".join(parts)
@@ -159,7 +159,7 @@ def round_rows(figures):
 def ratio_rows(figures):
     """One row per target: its ratio in each round."""
     numbers = sorted({block["round"] for block in figures.blocks})
-    rows = [("curtail relative to", *map(str, numbers))]
+    rows = [("relative to", *map(str, numbers))]
     for target, row in zip(TARGETS, target_rows(figures)[1:]):
         ratios = figures.ratios(target)
         rows.append((row[0], *(f"{ratios[number]:.2f}" if number in ratios else "-" for number in numbers)))

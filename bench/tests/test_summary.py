@@ -54,6 +54,10 @@ class FiguresTest(unittest.TestCase):
         ratios = figures().ratios(Target(CPU, HTTP1, "paced", "haproxy", 1.3))
         self.assertEqual(ratios, {1: 1.2, 2: 1.1, 3: 1.25})
 
+    def test_a_target_can_be_of_curtail_with_other_settings(self):
+        target = Target(CPU, HTTP1, "paced", "haproxy", 1.3, "direct")
+        self.assertEqual(figures().ratios(target), {1: 0.4, 2: 0.225, 3: 0.4})
+
     def test_a_ratio_of_a_whole_visit(self):
         target = Target("peak_memory_bytes", "", "", "haproxy", 0.3)
         self.assertEqual(figures().ratios(target), {1: 0.25, 2: 0.25, 3: 0.25})
@@ -82,9 +86,9 @@ class TableTest(unittest.TestCase):
     def test_target_rows_end_with_a_verdict(self):
         rows = {row[0]: row[1:] for row in report.target_rows(figures())}
         self.assertEqual(
-            rows["haproxy: CPU per request, HTTP/1.1, paced"], ("1.20", "1.10-1.25", "<= 1.3", "met")
+            rows["curtail to haproxy: CPU per request, HTTP/1.1, paced"], ("1.20", "1.10-1.25", "-", "no bound")
         )
-        self.assertEqual(rows["envoy: peak memory"][-1], "not measured")
+        self.assertEqual(rows["curtail to envoy: peak memory"][-1], "not measured")
 
     def test_a_run_without_received_spans_has_a_caveat(self):
         run = figures()

@@ -43,21 +43,10 @@ impl PreciseTimer {
         if time == Duration::ZERO {
             return Ok(());
         }
-        self.set(time)?;
-        self.expired().await
-    }
-
-    /// Makes the timer expire in `time`, instead of when it would have expired.
-    pub(crate) fn set(&self, time: Duration) -> io::Result<()> {
-        // Zero would stop it.
-        let ns = i64::try_from(time.as_ns().max(1)).unwrap_or(i64::MAX);
+        let ns = i64::try_from(time.as_ns()).unwrap_or(i64::MAX);
         let it_value = Timespec { tv_sec: ns / 1_000_000_000, tv_nsec: ns % 1_000_000_000 };
         let once = Itimerspec { it_interval: NONE, it_value };
-        Ok(timerfd_settime(&self.0, TimerfdTimerFlags::empty(), &once).map(drop)?)
-    }
-
-    /// Waits until the timer expires.
-    pub(crate) async fn expired(&self) -> io::Result<()> {
+        timerfd_settime(&self.0, TimerfdTimerFlags::empty(), &once)?;
         loop {
             let mut ready = self.0.readable().await?;
             let mut expirations = [0; 8];
@@ -66,7 +55,7 @@ impl PreciseTimer {
                     ready.clear_ready();
                     return Ok(());
                 }
-                // It was set again after it had expired.
+                // What was ready is an earlier wait, which was dropped.
                 Err(Errno::AGAIN) => ready.clear_ready(),
                 Err(error) => return Err(error.into()),
             }

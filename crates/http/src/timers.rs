@@ -2,7 +2,8 @@
 //!
 //! Nearly every request sets a timer for its hedge, and nearly no timer fires. One timer of the kernel therefore serves
 //! all requests of a worker, and a task that sets a timer also wakes tasks whose timers are due. When the kernel's timer
-//! is set for requests that are done by now, later requests postpone it: to set it costs a tenth of waking the worker.
+//! is set for requests that are done by now, later requests postpone it, so it rarely wakes the worker for nothing. The kernel
+//! needs up to 9 µs to set it on a virtual machine; [`Timers::run`] does so while the request is on its way.
 //! **Limits**: one entry for each request in progress. A timer fires up to [`RESOLUTION`] late, and by the time that a
 //! processor takes to wake.
 
@@ -12,19 +13,21 @@ use curtail_units::{Duration, Instant};
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll, Waker};
+use tokio::sync::Notify;
 
 /// Minimum time from one event of the kernel's timer to the next: one costs as much as a tenth of a request on a virtual machine.
 const RESOLUTION: Duration = Duration::from_us(100);
-
-/// The interval of checks if the kernel's timer fails.
-const FALLBACK: std::time::Duration = std::time::Duration::from_millis(1);
 
 /// The wakers by instant; a number distinguishes entries of the same instant.
 type Due = BTreeMap<(Instant, u64), Waker>;
 
 /// All timers of a worker.
 #[derive(Debug, Default)]
-pub struct Timers(Mutex<State>);
+pub struct Timers {
+    state: Mutex<State>,
+    /// Signals that the kernel's timer is to be set again.
+    rearmed: Notify,
+}
 
 #[derive(Debug, Default)]
 struct State {
@@ -34,54 +37,58 @@ struct State {
     armed: Option<Instant>,
     /// The earliest instant at which it may wake.
     earliest: Instant,
-    /// The kernel's timer, once [`Timers::run`] has begun.
-    kernel: Option<Arc<PreciseTimer>>,
 }
 
 impl Timers {
-    /// Wakes tasks whose timers are due; runs as long as the worker.
-    pub async fn run(&self, clock: Clock, timer: PreciseTimer) {
-        let timer = Arc::new(timer);
-        self.lock().kernel = Some(Arc::clone(&timer));
+    /// Wakes tasks whose timers are due; runs as long as the worker. If the kernel's timer fails, that of the runtime, which
+    /// counts in milliseconds, is used.
+    pub async fn run(&self, clock: Clock, mut timer: PreciseTimer) {
         loop {
-            let due = self.lock().look(clock.now());
-            due.into_values().for_each(Waker::wake);
-            if timer.expired().await.is_err() {
-                tokio::time::sleep(FALLBACK).await;
+            let now = clock.now();
+            let left = self.lock().armed.map(|at| at.since(now));
+            let wait = async {
+                let left = left.unwrap_or_default();
+                if timer.wait(left).await.is_err() {
+                    tokio::time::sleep(left.into()).await;
+                }
+            };
+            tokio::select! {
+                biased;
+                () = self.rearmed.notified() => {}
+                () = wait, if left.is_some() => {
+                    let due = self.lock().look(clock.now());
+                    due.into_values().for_each(Waker::wake);
+                }
             }
         }
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 impl State {
-    /// Takes the timers that are due, and sets the kernel's timer for the next one.
+    /// Takes the timers that are due at an event of the kernel's timer, which is then to be set for the next one.
     fn look(&mut self, now: Instant) -> Due {
         let due = self.take_due(now);
         self.earliest = now + RESOLUTION;
         self.armed = None;
-        self.arm(now);
+        self.rearm(now);
         due
     }
 
-    /// Sets the kernel's timer for the next instant, unless it expires in time, and not much too early. Each time it is
-    /// postponed, by at least half of the time until the next instant.
-    fn arm(&mut self, now: Instant) {
-        let Some((&(next, _), _)) = self.due.first_key_value() else { return };
+    /// Whether the kernel's timer is to be set again: it would be late, or expire in less than half of the time that is left.
+    fn rearm(&mut self, now: Instant) -> bool {
+        let Some((&(next, _), _)) = self.due.first_key_value() else { return false };
         let next = next.max(self.earliest);
         let is_needed = self.armed.is_none_or(|armed| {
             next < armed || armed.since(now).as_ns() < next.since(now).as_ns() / 2
         });
         if is_needed {
             self.armed = Some(next);
-            if let Some(timer) = &self.kernel {
-                // The fallback of `run` serves a timer that fails.
-                timer.set(next.since(now)).ok();
-            }
         }
+        is_needed
     }
 
     fn take_due(&mut self, now: Instant) -> Due {
@@ -127,7 +134,9 @@ impl Timer {
         self.entry = Some(entry);
         state.due.insert(entry, cx.waker().clone());
         let due = state.take_due(now);
-        state.arm(now);
+        if state.rearm(now) {
+            self.timers.rearmed.notify_one();
+        }
         drop(state);
         due.into_values().for_each(Waker::wake);
         Poll::Pending
