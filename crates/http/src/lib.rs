@@ -36,5 +36,6 @@ pub mod stream;
 pub mod timers;
 pub mod tls;
 pub mod trailers;
+mod turn;
 pub mod websocket;
 pub mod write_timeout;

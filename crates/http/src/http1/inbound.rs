@@ -8,6 +8,7 @@ use super::framing::Framing;
 use crate::forwarding::named_by_connection;
 use crate::head::Fields;
 use crate::stream::Stream;
+use crate::turn;
 use bytes::{Bytes, BytesMut};
 use http::HeaderMap;
 use http_body::Frame;
@@ -60,6 +61,7 @@ impl Inbound {
         if self.read.len() == self.read.capacity() {
             self.read_bytes = (2 * self.read_bytes).min(READ_BYTES_MAX);
         }
+        turn::count_bytes(cx, *read.as_ref().unwrap_or(&0));
         Poll::Ready(read)
     }
 
@@ -67,6 +69,7 @@ impl Inbound {
         &mut self,
         cx: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, Error>>> {
+        ready!(turn::count_piece(cx));
         loop {
             match self.framing.take(&mut self.read)? {
                 Piece::Data(data) => return Poll::Ready(Some(Ok(Frame::data(data)))),
@@ -89,5 +92,32 @@ impl Inbound {
 fn remove_named(trailers: &mut HeaderMap, names: &[Vec<u8>]) {
     for name in names.iter().filter_map(|name| std::str::from_utf8(name).ok()) {
         trailers.remove(name);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::chunked::Decoder;
+    use super::*;
+    use std::future::poll_fn;
+
+    #[test]
+    fn a_turn_has_at_most_128_chunks() {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_io().build();
+        runtime.expect("a runtime").block_on(async {
+            let listener = tokio::net::TcpListener::bind(("127.0.0.1", 0)).await;
+            let address = listener.as_ref().expect("loopback").local_addr().expect("it is bound");
+            let stream = tokio::net::TcpStream::connect(address).await.expect("it listens");
+            let chunks = "1\r\nx\r\n".repeat(1_000);
+            let mut inbound = Inbound::new(Stream::Plain(stream), BytesMut::from(&*chunks));
+            inbound.framing = Framing::Chunked(Decoder::Size);
+            // A new turn begins.
+            tokio::task::yield_now().await;
+            let chunks = poll_fn(|cx| {
+                let chunks = std::iter::from_fn(|| inbound.poll_frame(cx).is_ready().then_some(()));
+                Poll::Ready(chunks.count())
+            });
+            assert_eq!(chunks.await, 128);
+        });
     }
 }

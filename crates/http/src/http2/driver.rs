@@ -4,6 +4,7 @@ use super::error::ConnectionError;
 use super::frame::{FRAME_HEAD_LEN, FrameHead, kind};
 use super::state::{AcceptedRequest, ConnectionState, Shared, lock};
 use crate::linger::{LINGER, Linger};
+use crate::turn::{self, TURN_FRAMES_MAX};
 use bytes::BytesMut;
 use std::future::{Future, poll_fn};
 use std::io;
@@ -26,7 +27,7 @@ pub(super) struct Driver<S> {
     stream: S,
     read: BytesMut,
     read_bytes: usize,
-    /// Whether frames remain in `read` because too many of this side wait to be written.
+    /// Whether frames may remain in `read` because too many of this side wait to be written, or the turn was over.
     is_held_back: bool,
     writing: Vec<u8>,
     written: usize,
@@ -52,19 +53,22 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Driver<S> {
         self.last_read
     }
 
-    /// Whether the beginning of a header block has arrived, but not the rest of its frame.
+    /// Whether the beginning of a header block has arrived, but not the rest of its frame. Frames that are held back are
+    /// not late.
     pub(super) fn has_partial_headers(&self) -> bool {
         let head = self.read.first_chunk::<FRAME_HEAD_LEN>().map(FrameHead::parse);
-        head.is_some_and(|head| matches!(head.kind, kind::HEADERS | kind::CONTINUATION))
+        !self.is_held_back
+            && head.is_some_and(|head| matches!(head.kind, kind::HEADERS | kind::CONTINUATION))
     }
 
-    /// Reads and writes; ready when the connection is over. Requests that have arrived go to `accept`.
+    /// Reads and writes for one turn; ready when the connection is over. Requests that have arrived go to `accept`.
     pub(super) fn poll(
         &mut self,
         cx: &mut Context<'_>,
         shared: &Shared,
         accept: &mut dyn FnMut(AcceptedRequest),
     ) -> Poll<()> {
+        let mut frames_left = TURN_FRAMES_MAX;
         loop {
             let written = self.poll_write(cx, shared);
             if let Poll::Ready(Err(error)) = written {
@@ -82,10 +86,6 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Driver<S> {
                     return Poll::Pending;
                 }
             }
-            if self.is_held_back && !state.is_output_full() {
-                self.receive(state, accept);
-                continue;
-            }
             if state.is_output_full() {
                 if written.is_ready() {
                     continue;
@@ -93,9 +93,18 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Driver<S> {
                 state.set_driver(cx);
                 return Poll::Pending;
             }
+            if frames_left == 0 {
+                drop(state);
+                // All tasks that can run have their turn first, including those whose sockets have become ready meanwhile.
+                return pin!(tokio::task::yield_now()).poll(cx);
+            }
+            if self.is_held_back {
+                self.receive(state, &mut frames_left, accept);
+                continue;
+            }
             drop(state);
             match self.poll_read(cx) {
-                Poll::Ready(Ok(1..)) => self.receive(lock(shared), accept),
+                Poll::Ready(Ok(1..)) => self.receive(lock(shared), &mut frames_left, accept),
                 Poll::Ready(Ok(_)) => {
                     self.fail(shared, ConnectionError::Closed);
                     return Poll::Ready(());
@@ -128,12 +137,13 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Driver<S> {
     fn receive(
         &mut self,
         mut state: std::sync::MutexGuard<'_, ConnectionState>,
+        frames_left: &mut usize,
         accept: &mut dyn FnMut(AcceptedRequest),
     ) {
         // A violation ends the connection: a request that was written must not be sent again.
         self.note_written(&mut state);
-        state.receive(&mut self.read, self.last_read);
-        self.is_held_back = state.is_output_full();
+        state.receive(&mut self.read, self.last_read, frames_left);
+        self.is_held_back = state.is_output_full() || *frames_left == 0;
         let accepted = state.take_accepted();
         drop(state);
         accepted.into_iter().for_each(accept);
@@ -158,6 +168,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Driver<S> {
         if self.read.len() == self.read.capacity() {
             self.read_bytes = (2 * self.read_bytes).min(READ_BYTES_MAX);
         }
+        turn::count_bytes(cx, *read.as_ref().unwrap_or(&0));
         self.last_read = Instant::now();
         Poll::Ready(read)
     }
@@ -234,5 +245,57 @@ impl KeepAlive {
             };
             self.sleep.as_mut().reset(next);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::frame::{PREFACE, put_ping, put_settings};
+    use super::super::state::{ProtocolLimits, Role};
+    use super::*;
+    use std::sync::{Arc, Mutex};
+    use std::task::Waker;
+    use tokio::io::{DuplexStream, ReadBuf};
+
+    const LIMITS: ProtocolLimits = ProtocolLimits {
+        stream_window: 1_000,
+        connection_window: 100_000,
+        streams_max: 100,
+        list_bytes_max: 10_000,
+        resets_max: 10,
+    };
+
+    /// Gives the driver one turn; returns the number of bytes that it has written to the client.
+    fn turn(
+        driver: &mut Driver<DuplexStream>,
+        shared: &Shared,
+        client: &mut DuplexStream,
+    ) -> usize {
+        let cx = &mut Context::from_waker(Waker::noop());
+        assert!(driver.poll(cx, shared, &mut |_| {}).is_pending());
+        let mut bytes = vec![0; 1 << 20];
+        let mut written = ReadBuf::new(&mut bytes);
+        let read = Pin::new(client).poll_read(cx, &mut written);
+        assert!(!matches!(read, Poll::Ready(Err(_))));
+        written.filled().len()
+    }
+
+    #[test]
+    fn a_turn_has_at_most_128_frames() {
+        let mut begun = PREFACE.to_vec();
+        put_settings(&mut begun, &[]);
+        for _ in 1..10 * TURN_FRAMES_MAX {
+            put_ping(&mut begun, 0, [0; 8]);
+        }
+        let (mut client, server) = tokio::io::duplex(1 << 20);
+        let mut driver = Driver::new(server, BytesMut::from(&*begun));
+        let shared = Arc::new(Mutex::new(ConnectionState::new(Role::Server, LIMITS, 0)));
+        // The first turn also has the settings of both sides.
+        turn(&mut driver, &shared, &mut client);
+        for _ in 1..10 {
+            let pongs = turn(&mut driver, &shared, &mut client) / (FRAME_HEAD_LEN + 8);
+            assert_eq!(pongs, TURN_FRAMES_MAX);
+        }
+        assert_eq!(turn(&mut driver, &shared, &mut client), 0);
     }
 }

@@ -144,9 +144,8 @@ impl<S: AsyncRead + AsyncWrite + Unpin> ServerConnection<S> {
         let mut state = lock(&self.shared);
         let has_begun = state.has_peer_settings();
         let progress = state.block_count() + u64::from(has_begun);
-        // Frames that are held back are not late.
-        let has_partial_frame = self.driver.has_partial_headers() && !state.is_output_full();
-        let is_waiting = !has_begun || state.has_partial_block() || has_partial_frame;
+        let is_waiting =
+            !has_begun || state.has_partial_block() || self.driver.has_partial_headers();
         if !is_waiting {
             self.header_timer.rest();
             return Poll::Pending;

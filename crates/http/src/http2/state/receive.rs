@@ -60,15 +60,24 @@ pub(super) enum StreamLookup {
 }
 
 impl ConnectionState {
-    /// Takes all complete frames of `read`, unless too many frames wait to be written.
-    pub(in super::super) fn receive(&mut self, read: &mut BytesMut, now: Instant) {
+    /// Takes the complete frames of `read`, at most `frames_left`, and none while too many frames wait to be written.
+    pub(in super::super) fn receive(
+        &mut self,
+        read: &mut BytesMut,
+        now: Instant,
+        frames_left: &mut usize,
+    ) {
         self.flood.refill(now);
-        if let Err(Violation(code, why)) = self.receive_frames(read) {
+        if let Err(Violation(code, why)) = self.receive_frames(read, frames_left) {
             self.fail(ConnectionError::Violation { code, why });
         }
     }
 
-    fn receive_frames(&mut self, read: &mut BytesMut) -> Result<(), Violation> {
+    fn receive_frames(
+        &mut self,
+        read: &mut BytesMut,
+        frames_left: &mut usize,
+    ) -> Result<(), Violation> {
         if self.needs_preface {
             let len = read.len().min(PREFACE.len());
             if read[..len] != PREFACE[..len] {
@@ -83,7 +92,8 @@ impl ConnectionState {
             read.advance(len);
             self.needs_preface = false;
         }
-        while !self.is_output_full()
+        while *frames_left > 0
+            && !self.is_output_full()
             && let Some(head) = read.first_chunk()
         {
             let head = FrameHead::parse(head);
@@ -91,6 +101,7 @@ impl ConnectionState {
             if read.len() < FRAME_HEAD_LEN + head.len {
                 break;
             }
+            *frames_left -= 1;
             read.advance(FRAME_HEAD_LEN);
             if head.kind == kind::DATA {
                 self.receive_data(head, read)?;
