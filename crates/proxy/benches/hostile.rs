@@ -1,7 +1,7 @@
-//! The cost of hostile clients: memory and CPU time of the proxy, and the latency of a well-behaved client beside them.
+//! The cost of hostile clients: memory and CPU time of the proxy, and the latency of well-behaved clients beside them.
 //!
-//! Each kind of client has a proxy of its own: one worker, in front of one replica over HTTP/1.1. A well-behaved client
-//! sends 1,000 requests a second, first alone, then beside the hostile ones. Its latency counts from the time at which a
+//! Each kind of client has a proxy of its own: one worker, in front of one replica over HTTP/1.1. Well-behaved clients
+//! send 1,000 requests a second, first alone, then beside the hostile ones. Their latency counts from the time at which a
 //! request was due, so a stall of the proxy counts for each request that it delays. Memory is the growth of the resident
 //! memory, with its peak during floods. CPU is the share of one core; the column before has the well-behaved load alone. A
 //! flood whose connection ends begins again on a new one.
@@ -45,6 +45,9 @@ struct Peer {
 }
 
 const GET: &[u8] = b"GET / HTTP/1.1\r\nhost: service\r\n\r\n";
+const BAD_HOST: &[u8] = b"GET / HTTP/1.1\r\nhost: a b\r\n\r\n";
+const POST: &[u8] = b"POST / HTTP/1.1\r\nhost: service\r\ncontent-length: 1000000000000\r\n\r\n";
+const CHUNKED: &[u8] = b"POST / HTTP/1.1\r\nhost: service\r\ntransfer-encoding: chunked\r\n\r\n";
 const LONG: &[u8] = b"GET /long HTTP/1.1\r\nhost: service\r\n\r\n";
 
 const fn held(name: &'static str, connections: usize, sends: fn(&mut Script)) -> Peer {
@@ -53,6 +56,10 @@ const fn held(name: &'static str, connections: usize, sends: fn(&mut Script)) ->
 
 const fn flood(name: &'static str, sends: fn(&mut Script)) -> Peer {
     Peer { name, connections: 2, is_http2: true, sends, floods: true, reads: true }
+}
+
+const fn http1_flood(name: &'static str, sends: fn(&mut Script)) -> Peer {
+    Peer { is_http2: false, ..flood(name, sends) }
 }
 
 const PEERS: &[Peer] = &[
@@ -74,6 +81,17 @@ const PEERS: &[Peer] = &[
             s.get(1, "/long");
         })
     },
+    http1_flood("HTTP/1.1, pipelined", |s| s.repeat(1_000, |s| s.bytes(GET))),
+    http1_flood("HTTP/1.1, unroutable", |s| s.repeat(1_000, |s| s.bytes(BAD_HOST))),
+    http1_flood("HTTP/1.1, upload", |s| {
+        s.bytes(POST);
+        s.repeat(1 << 14, |s| s.bytes(&[b'x'; 1 << 14]));
+    }),
+    http1_flood("HTTP/1.1, chunks of a byte", |s| {
+        s.bytes(CHUNKED);
+        s.repeat(1 << 22, |s| s.bytes(b"1\r\nx\r\n"));
+    }),
+    http1_flood("HTTP/1.1, download", |s| s.bytes(LONG)),
     flood("PING", |s| s.repeat(4_096, Script::ping)),
     Peer { reads: false, ..flood("PING, unread", |s| s.repeat(4_096, Script::ping)) },
     flood("SETTINGS", |s| s.repeat(4_096, |s| s.frame(SETTINGS, 0, 0, &[]))),
@@ -119,6 +137,8 @@ const ALONE: Duration = Duration::from_secs(2);
 const BESIDE: Duration = Duration::from_secs(4);
 /// The interval of the well-behaved requests.
 const INTERVAL: Duration = Duration::from_millis(1);
+/// The well-behaved clients, which send in turn.
+const CLIENTS: u32 = 20;
 
 fn main() {
     let wanted = std::env::args().skip(1).find(|arg| !arg.starts_with('-')).unwrap_or_default();
@@ -208,20 +228,21 @@ fn runtime() -> tokio::runtime::Runtime {
     tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime")
 }
 
-/// Runs a server on a thread of its own.
+/// Runs a server on a thread of its own. Its queue of connections takes a burst of cancelled and repeated requests: beyond
+/// it, the kernel would delay each connection by a second.
 fn on_own_thread<F: Future<Output = ()> + 'static>(serve: fn(TcpListener) -> F) -> SocketAddr {
-    let listener = std::net::TcpListener::bind(("127.0.0.1", 0)).expect("loopback");
-    listener.set_nonblocking(true).expect("a socket");
-    let address = listener.local_addr().expect("it is bound");
-    std::thread::spawn(move || {
-        runtime().block_on(async {
-            serve(TcpListener::from_std(listener).expect("a socket")).await;
-        });
+    let runtime = runtime();
+    let listener = runtime.block_on(async {
+        let socket = tokio::net::TcpSocket::new_v4().expect("a socket");
+        socket.bind(([127, 0, 0, 1], 0).into()).expect("loopback");
+        socket.listen(4_096).expect("it is bound")
     });
+    let address = listener.local_addr().expect("it is bound");
+    std::thread::spawn(move || runtime.block_on(serve(listener)));
     address
 }
 
-/// Responds at once, and to `/long` without an end.
+/// Responds at once, to `/long` without an end, and to uploads never.
 async fn replica(listener: TcpListener) {
     loop {
         let (mut stream, _) = listener.accept().await.expect("connections come");
@@ -231,6 +252,10 @@ async fn replica(listener: TcpListener) {
             while let Ok(len @ 1..) = stream.read(&mut part).await {
                 read.extend_from_slice(&part[..len]);
                 while let Some(end) = read.windows(4).position(|four| four == b"\r\n\r\n") {
+                    if read.starts_with(b"POST") {
+                        while stream.read(&mut part).await.is_ok_and(|len| len > 0) {}
+                        return;
+                    }
                     let is_long = read.starts_with(b"GET /long");
                     read.drain(..end + 4);
                     if is_long {
@@ -289,30 +314,39 @@ async fn attack(peer: &'static Peer, address: SocketAddr) {
     }
 }
 
-/// Sends requests at a constant rate, over one connection.
+/// Sends requests at a constant rate, over several connections: one alone would add the delays of all its requests.
 fn load(proxy: &Proxy, time: Duration) -> Load {
     let (cpu, begin) = (proxy.cpu(), Instant::now());
-    let mut latencies = runtime().block_on(async {
-        let mut stream = TcpStream::connect(proxy.address).await.expect("the proxy listens");
-        stream.set_nodelay(true).expect("a socket");
-        let (mut latencies, mut part) = (Vec::new(), [0; 4_096]);
-        let mut due = begin;
-        while due.duration_since(begin) < time {
-            tokio::time::sleep_until(due.into()).await;
-            stream.write_all(GET).await.expect("the proxy reads");
-            let mut response = Vec::new();
-            while !response.ends_with(b"\r\n\r\nok") {
-                let len = stream.read(&mut part).await.expect("the proxy responds");
-                assert!(len > 0, "the proxy has closed the connection of a well-behaved client");
-                response.extend_from_slice(&part[..len]);
-            }
-            latencies.push(due.elapsed().as_secs_f64());
-            due += INTERVAL;
+    let mut latencies: Vec<f64> = runtime().block_on(async {
+        let mut clients = tokio::task::JoinSet::new();
+        for nth in 0..CLIENTS {
+            clients.spawn(client(proxy.address, begin + nth * INTERVAL, begin + time));
         }
-        latencies
+        clients.join_all().await.concat()
     });
     latencies.sort_by(f64::total_cmp);
     Load { latencies, cpu: (proxy.cpu() - cpu) / begin.elapsed().as_secs_f64() }
+}
+
+/// One well-behaved client; returns its latencies in seconds.
+async fn client(address: SocketAddr, first: Instant, end: Instant) -> Vec<f64> {
+    let mut stream = TcpStream::connect(address).await.expect("the proxy listens");
+    stream.set_nodelay(true).expect("a socket");
+    let (mut latencies, mut part) = (Vec::new(), [0; 4_096]);
+    let mut due = first;
+    while due < end {
+        tokio::time::sleep_until(due.into()).await;
+        stream.write_all(GET).await.expect("the proxy reads");
+        let mut response = Vec::new();
+        while !response.ends_with(b"\r\n\r\nok") {
+            let len = stream.read(&mut part).await.expect("the proxy responds");
+            assert!(len > 0, "the proxy has closed the connection of a well-behaved client");
+            response.extend_from_slice(&part[..len]);
+        }
+        latencies.push(due.elapsed().as_secs_f64());
+        due += CLIENTS * INTERVAL;
+    }
+    latencies
 }
 
 /// A proxy as a process of its own.
