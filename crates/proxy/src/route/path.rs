@@ -1,9 +1,10 @@
 //! The ways in which servers may read a path, for routes whose prefixes are boundaries.
 //!
-//! RFC 3986 has one reading of a path (sections 5.2.4 and 6.2.2). Servers differ in five ways: some keep dot segments,
-//! decode `%2F`, read `\` as `/`, cut parameters (`;…`) off segments, or merge slashes. The proxy forwards a path
-//! unchanged, so the path must match the same route in every combination of these ways.
-//! **Limits**: 32 readings; a path has only those that its bytes make possible.
+//! RFC 3986 has one reading of a path (sections 5.2.4 and 6.2.2). Servers differ in seven ways: some keep dot segments,
+//! decode `%2F`, read `\` as `/`, cut parameters (`;…`) off segments before or after they decode `%3B`, end a path at
+//! `%00`, or merge slashes. The proxy forwards a path unchanged, so the path must match the same route in every
+//! combination of these ways.
+//! **Limits**: 80 readings; a path has only those that its bytes make possible.
 
 use std::borrow::Cow;
 
@@ -13,6 +14,13 @@ const DECODES: u8 = 1;
 const TAKES_BACKSLASHES: u8 = 2;
 /// The server cuts parameters off segments.
 const CUTS_PARAMETERS: u8 = 4;
+/// The server cuts parameters off the segments of the decoded path.
+const CUTS_DECODED_PARAMETERS: u8 = 8;
+/// The server ends the decoded path at its first NUL, as a string of C.
+const ENDS_AT_NUL: u8 = 16;
+
+const ALL_WAYS: u8 =
+    DECODES | TAKES_BACKSLASHES | CUTS_PARAMETERS | CUTS_DECODED_PARAMETERS | ENDS_AT_NUL;
 
 /// A path as one kind of server reads it.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -26,12 +34,17 @@ pub(super) fn readings(path: &str) -> impl Iterator<Item = PathReading<'static>>
     let bytes = path.as_bytes();
     let has = |wanted: u8| bytes.contains(&wanted);
     let mut possible = if has(b'%') { DECODES } else { 0 };
-    let is_encoded_backslash = |three: &[u8]| three.eq_ignore_ascii_case(b"%5c");
-    let has_backslash = has(b'\\') || bytes.windows(3).any(is_encoded_backslash);
+    let has_encoded = |wanted: &[u8]| bytes.windows(3).any(|it| it.eq_ignore_ascii_case(wanted));
+    let has_backslash = has(b'\\') || has_encoded(b"%5c");
     possible |= if has_backslash { TAKES_BACKSLASHES } else { 0 };
     possible |= if has(b';') { CUTS_PARAMETERS } else { 0 };
-    let ways = (0..=DECODES | TAKES_BACKSLASHES | CUTS_PARAMETERS)
-        .filter(move |ways| ways & !possible == 0);
+    possible |= if has(b';') || has_encoded(b"%3b") { CUTS_DECODED_PARAMETERS } else { 0 };
+    possible |= if has_encoded(b"%00") { ENDS_AT_NUL } else { 0 };
+    let is_possible = move |ways: &u8| {
+        let of_decoded = ways & (CUTS_DECODED_PARAMETERS | ENDS_AT_NUL);
+        ways & !possible == 0 && (of_decoded == 0 || ways & DECODES != 0)
+    };
+    let ways = (0..=ALL_WAYS).filter(is_possible);
     ways.flat_map(move |ways| {
         let is_decoded = ways & DECODES != 0;
         let split = segments_as_read(bytes, ways);
@@ -50,21 +63,25 @@ pub(super) fn readings(path: &str) -> impl Iterator<Item = PathReading<'static>>
 /// A path with the separators, parameters and encoding that a server sees; slashes and dot segments are unchanged.
 fn segments_as_read(path: &[u8], ways: u8) -> Vec<u8> {
     let takes_backslashes = ways & TAKES_BACKSLASHES != 0;
-    let cuts_parameters = ways & CUTS_PARAMETERS != 0;
-    let is_separator = |byte: &u8| *byte == b'/' || (takes_backslashes && *byte == b'\\');
-    let name = |segment| match memchr::memchr(b';', segment) {
-        Some(parameters) if cuts_parameters => &segment[..parameters],
-        _ => segment,
+    let separated = |path: &[u8], cuts_parameters: bool| {
+        let is_separator = |byte: &u8| *byte == b'/' || (takes_backslashes && *byte == b'\\');
+        let name = |segment| match memchr::memchr(b';', segment) {
+            Some(parameters) if cuts_parameters => &segment[..parameters],
+            _ => segment,
+        };
+        path.split(is_separator).map(name).collect::<Vec<_>>().join(&b'/')
     };
-    let separated = path.split(is_separator).map(name).collect::<Vec<_>>().join(&b'/');
+    let encoded = separated(path, ways & CUTS_PARAMETERS != 0);
     if ways & DECODES == 0 {
-        return with_normal_encoding(&separated);
+        return with_normal_encoding(&encoded);
     }
-    let mut decoded = decode(&separated);
-    if takes_backslashes {
-        decoded.iter_mut().filter(|byte| **byte == b'\\').for_each(|byte| *byte = b'/');
+    let mut decoded = decode(&encoded);
+    if ways & ENDS_AT_NUL != 0
+        && let Some(end) = memchr::memchr(0, &decoded)
+    {
+        decoded.truncate(end);
     }
-    decoded
+    separated(&decoded, ways & CUTS_DECODED_PARAMETERS != 0)
 }
 
 /// Whether the path has a slash followed by this byte.
@@ -232,7 +249,12 @@ mod tests {
             ("/a%5cb", vec!["/a%5Cb", "/a\\b", "/a/b"]),
             ("/a;x=1/b;", vec!["/a;x=1/b;", "/a/b"]),
             ("/a/..;/b", vec!["/a/..;/b", "/a/../b", "/b"]),
-            ("/a%3bb", vec!["/a%3Bb", "/a;b"]),
+            ("/a%3bb", vec!["/a%3Bb", "/a;b", "/a"]),
+            ("/a%3bb/c", vec!["/a%3Bb/c", "/a;b/c", "/a/c"]),
+            ("/a%2f..%3b/b", vec!["/a%2F..%3B/b", "/a/..;/b", "/a/../b", "/b"]),
+            // A server may cut parameters before it decodes the path, or after that.
+            ("/a;%2fb", vec!["/a;%2Fb", "/a", "/a;/b", "/a/b"]),
+            ("/a%00b/c", vec!["/a%00b/c", "/a\0b/c", "/a"]),
             ("/\u{e9}", vec!["/%C3%A9"]),
             ("/%c3%a9", vec!["/%C3%A9", "/\u{e9}"]),
             ("/%252e", vec!["/%252e", "/%2e"]),
@@ -244,7 +266,7 @@ mod tests {
             want.sort_unstable();
             assert_eq!(texts(path), want, "{path}");
         }
-        assert_eq!(readings("/.;/%5c//x").count(), 32, "the maximum");
+        assert_eq!(readings("/.;/%5c//x%00").count(), 80, "the maximum");
     }
 
     #[test]
@@ -272,6 +294,8 @@ mod tests {
             ("/a%2f%2fb", false),
             ("/a%2f..", false),
             ("/a%5cb", false),
+            ("/a%3bb", false),
+            ("/a%00", false),
         ] {
             assert_eq!(is_prefix(prefix), is, "{prefix}");
         }

@@ -84,6 +84,8 @@ const PATHS: &[(&str, &str)] = &[
     ("/api/%252e%252e/x", "api"),
     // Encoded separators, which some servers decode.
     ("/api%2fx", AMBIGUOUS),
+    ("/api%3b/x", AMBIGUOUS),
+    ("/api%00/x", AMBIGUOUS),
     ("/api/..%2fx", AMBIGUOUS),
     ("/api/%2e%2e%2Fx", AMBIGUOUS),
     ("/api/x%2fy", "api"),
