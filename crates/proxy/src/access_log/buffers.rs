@@ -17,6 +17,9 @@ const BYTES_MAX: usize = 8 << 20;
 /// The minimum interval between two warnings in the log about dropped lines.
 const WARN_INTERVAL: Duration = Duration::from_secs(10);
 
+/// The number of no writer.
+const NO_WRITER: u64 = 0;
+
 /// The lines that wait for the file. They outlive reloads, so no reload loses a line.
 #[derive(Debug)]
 pub(crate) struct LineBuffers {
@@ -24,7 +27,7 @@ pub(crate) struct LineBuffers {
     /// The empty buffers of a writer that has ended. Its successor starts with them: new memory costs a page fault for
     /// every ten lines.
     spare: Mutex<Vec<Lines>>,
-    /// The writer that may take lines, by number.
+    /// The writer that may take lines, by number; [`NO_WRITER`]: no access log is configured.
     current: Mutex<u64>,
     writers: AtomicU64,
     counters: AccessLogCounters,
@@ -106,9 +109,20 @@ impl LineBuffers {
         std::mem::take(&mut lock(&self.spare))
     }
 
-    /// Keeps the buffers of a writer that ends.
-    pub(super) fn keep_spare(&self, batch: Vec<Lines>) {
-        *lock(&self.spare) = batch;
+    /// Ends a writer: a successor gets its buffers. Without one, the memory of all buffers is freed.
+    pub(super) fn end_writer(&self, writer: u64, batch: Vec<Lines>) {
+        let mut current = lock(&self.current);
+        if *current == writer {
+            *current = NO_WRITER;
+        }
+        if *current != NO_WRITER {
+            *lock(&self.spare) = batch;
+            return;
+        }
+        lock(&self.spare).clear();
+        for buffer in &self.by_worker {
+            lock(&buffer.0).bytes.shrink_to_fit();
+        }
     }
 
     /// Swaps the buffers for those of `batch`, which are empty; does nothing if another writer is current.
@@ -155,4 +169,42 @@ impl LineBuffers {
 /// Nothing panics while it holds one of these locks; should it ever, logging goes on.
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{LineBuffers, Lines, lock};
+
+    /// The memory of the buffers, in bytes.
+    fn capacity(buffers: &LineBuffers) -> usize {
+        let spare = lock(&buffers.spare).iter().map(|lines| lines.bytes.capacity()).sum::<usize>();
+        let by_worker = buffers.by_worker.iter().map(|buffer| lock(&buffer.0).bytes.capacity());
+        spare + by_worker.sum::<usize>()
+    }
+
+    /// Begins a further writer, which takes a line and clears its buffers.
+    fn begin_writer(buffers: &LineBuffers) -> (u64, Vec<Lines>) {
+        let (writer, mut batch) = (buffers.next_writer(), buffers.take_spare());
+        buffers.set_current(writer);
+        for _ in 0..2 {
+            buffers.append(0, |bytes, _| bytes.extend_from_slice(b"line\n"));
+            buffers.take(writer, &mut batch);
+            batch.iter_mut().for_each(|lines| lines.bytes.clear());
+        }
+        (writer, batch)
+    }
+
+    #[test]
+    fn a_successor_gets_the_buffers_of_a_writer_and_the_last_writer_frees_them() {
+        let buffers = LineBuffers::new(1);
+        let (first, first_batch) = begin_writer(&buffers);
+        let (second, second_batch) = begin_writer(&buffers);
+        buffers.end_writer(first, first_batch);
+        assert!(!lock(&buffers.spare).is_empty() && capacity(&buffers) > 0);
+        buffers.end_writer(second, second_batch);
+        assert_eq!(capacity(&buffers), 0);
+        // A writer that ends late has no successor either.
+        buffers.end_writer(first, vec![Lines { bytes: vec![0; 9], ..Lines::default() }]);
+        assert_eq!(capacity(&buffers), 0);
+    }
 }

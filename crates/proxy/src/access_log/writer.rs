@@ -134,7 +134,7 @@ fn run(
             lines.count = 0;
         }
         if is_stopped {
-            buffers.keep_spare(batch);
+            buffers.end_writer(number, batch);
             return;
         }
     }
