@@ -6,12 +6,12 @@
 
 use crate::StartError;
 use crate::access_log::writer;
-use crate::config::{Config, ConnectConfig, ReplicaUrl, ServerTls, load_listener_tls, load_trust};
+use crate::config::{Config, ConnectConfig, ReplicaUrl, ServerTls, load_listener_tls};
 use crate::snapshot;
 use crate::spans::receiver::Receiver;
 use curtail_http::connect::Connector;
 use curtail_http::small_file::read_small_file;
-use curtail_http::tls::TlsError;
+use curtail_http::tls::{TlsError, Trust};
 use curtail_otlp::Signal;
 use std::path::{Path, PathBuf};
 
@@ -35,7 +35,7 @@ pub fn check(config: &Config) -> Vec<StartError> {
     }
     if let Some(spans) = &config.spans {
         let error = Receiver::new(spans, Signal::Traces).err();
-        errors.extend(error.map(of_spans));
+        errors.extend(error.map(spans_error));
     }
     if let Some(access_log) = &config.access_log {
         errors.extend(writer::check(access_log).err());
@@ -56,23 +56,24 @@ fn check_listener_tls(index: usize, tls: &ServerTls) -> Vec<StartError> {
         return unreadable;
     }
     let refused = load_listener_tls(tls).err();
-    refused.map(|error| of_listener(index, tls, error)).into_iter().collect()
+    refused.map(|error| listener_tls_error(index, tls, error)).into_iter().collect()
 }
 
+/// Checks authorities, certificate and names each on their own, so that the error of one hides no other one.
 fn check_connections(
     (section, servers): (&str, &str),
     replicas: &[ReplicaUrl],
     connect: &ConnectConfig,
 ) -> Vec<StartError> {
-    let of_section =
-        |error: TlsError| of_connections((section, servers), connect, StartError::from(error));
-    let trust = match load_trust(connect, replicas.iter()) {
-        Ok(trust) => trust,
-        Err(error) => return vec![of_section(error)],
-    };
-    let connector =
-        |replica: &ReplicaUrl| Connector::new(replica, connect, &trust).err().map(of_section);
-    replicas.iter().filter_map(connector).collect()
+    let any = Trust::any_certificate();
+    let has_tls = replicas.iter().any(|replica| replica.tls);
+    let authorities = Trust::load(connect.ca_file.as_deref(), has_tls).err();
+    let presented = connect.client_certificate.as_ref();
+    let presented = presented.and_then(|files| any.clone().with_certificate(files).err());
+    let names = replicas.iter().filter_map(|one| Connector::new(one, connect, &any).err());
+    let errors = authorities.into_iter().chain(presented).chain(names);
+    let with_key = |error| connections_error((section, servers), connect, StartError::from(error));
+    errors.map(with_key).collect()
 }
 
 /// The keys of the files of a listener, with their values.
@@ -99,14 +100,14 @@ fn certificate_keys<'c>(
 }
 
 /// The error of a listener, with the key of the file that cannot be used.
-pub(crate) fn of_listener(index: usize, tls: &ServerTls, error: TlsError) -> StartError {
+pub(crate) fn listener_tls_error(index: usize, tls: &ServerTls, error: TlsError) -> StartError {
     let section = format!("listeners[{index}].tls");
     let key = key_of(&error, &listener_files(index, tls)).unwrap_or(section);
     StartError::from(error).within(key)
 }
 
 /// The error of the receiver of spans, with its key.
-pub(crate) fn of_spans(error: StartError) -> StartError {
+pub(crate) fn spans_error(error: StartError) -> StartError {
     let key = if let StartError::Tls(TlsError::File { .. }) = &error {
         "spans.ca_file"
     } else if let StartError::Tls(_) = &error {
@@ -120,7 +121,7 @@ pub(crate) fn of_spans(error: StartError) -> StartError {
 }
 
 /// The error of connections to the servers at the key `servers`, with the key of the file that cannot be used.
-pub(crate) fn of_connections(
+pub(crate) fn connections_error(
     (section, servers): (&str, &str),
     connect: &ConnectConfig,
     error: StartError,

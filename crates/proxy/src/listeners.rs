@@ -272,7 +272,7 @@ fn listeners_tls(
     let read = |(index, listener): (usize, &ListenerConfig)| {
         let tls = listener.tls.as_ref().map(config::load_listener_tls).transpose();
         tls.map_err(|error| match &listener.tls {
-            Some(tls) => check::of_listener(index, tls, error),
+            Some(tls) => check::listener_tls_error(index, tls, error),
             None => error.into(),
         })
     };

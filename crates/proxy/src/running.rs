@@ -400,8 +400,8 @@ impl ExporterThread {
         let entered = runtime.enter();
         let exporter = Exporter::start(config, Arc::clone(sink));
         drop(entered);
-        let exporter = exporter.map_err(check::of_spans)?;
-        let mut effects = EffectSender::new(config, shared).map_err(check::of_spans)?;
+        let exporter = exporter.map_err(check::spans_error)?;
+        let mut effects = EffectSender::new(config, shared).map_err(check::spans_error)?;
         let (stop, stopped) = tokio::sync::oneshot::channel();
         let thread = std::thread::Builder::new().name("spans".to_owned()).spawn(move || {
             runtime.block_on(async {

@@ -97,8 +97,9 @@ impl ConfigSnapshot {
             .iter()
             .map(|wanted| {
                 let section = format!("upstreams.{}", wanted.name);
-                let within =
-                    |error| check::of_connections((&section, "replicas"), &wanted.connect, error);
+                let within = |error| {
+                    check::connections_error((&section, "replicas"), &wanted.connect, error)
+                };
                 let is_named = |old: &&Arc<Upstream>| old.name == wanted.name;
                 let old = before.and_then(|before| before.upstreams.iter().find(is_named));
                 let discovery = discovery_of(wanted, old, process_state);
@@ -184,7 +185,7 @@ fn leaves(
         .map(|(index, wanted)| {
             let section = format!("leaves[{index}]");
             let within =
-                |error| check::of_connections((&section, "server"), &wanted.connect, error);
+                |error| check::connections_error((&section, "server"), &wanted.connect, error);
             let same = |kept: &&Arc<Leaf>| kept.config == *wanted;
             if let Some(kept) = before.and_then(|b| b.leaves.iter().find(same)) {
                 let server = kept.server.prepare(&leaf::server_upstream(wanted), None);

@@ -38,7 +38,7 @@ fn write(text: &mut String, config: &Config) -> std::fmt::Result {
         let after = if listener.proxy_protocol.is_some() { ", after a PROXY header" } else { "" };
         let (name, address) = (&listener.name, &listener.address);
         put(text, &format!("listener {name}: {address}{mode}, {over}{after}"))?;
-        put_notes(text, &notes::of_listener(listener, config))?;
+        put_notes(text, &notes::listener_notes(listener, config))?;
     }
     match config.admin {
         Some(address) => writeln!(text, "admin: {address}")?,
@@ -73,7 +73,7 @@ fn write(text: &mut String, config: &Config) -> std::fmt::Result {
     if !config.trusted_proxies.is_empty() {
         let trusted: Vec<_> = config.trusted_proxies.iter().map(ToString::to_string).collect();
         put(text, &format!("trusted proxies: {}", trusted.join(", ")))?;
-        put_notes(text, &notes::of_trusted_proxies(config))?;
+        put_notes(text, &notes::trusted_proxies_notes(config))?;
     }
     for route in &config.routes {
         let calls = route.calls(&config.upstreams);
@@ -237,7 +237,7 @@ fn write_upstream(text: &mut String, upstream: &NamedUpstream, is_used: bool) ->
     for (key, value) in optional {
         value.map_or(Ok(()), |value| put_value(text, key, &value))?;
     }
-    put_notes(text, &notes::of_upstream(upstream, is_used))
+    put_notes(text, &notes::upstream_notes(upstream, is_used))
 }
 
 fn health_check(check: &HealthCheckConfig) -> String {

@@ -341,7 +341,10 @@ listeners:
   - {name: c, address: \"127.0.0.1:7303\", tls: {certificate_file: one-c.pem, key_file: one-c.pem}}
   - {name: d, address: \"127.0.0.1:7304\", tls: {certificate_file: one-c.pem, key_file: one-k.pem}}
 routes: [{upstream: s}]
-upstreams: {s: {replicas: [\"http://a\"], connect: {ca_file: no-ca.pem}}}
+upstreams:
+  s:
+    replicas: [\"http://a\", \"https://-b\", \"https://-c\"]
+    connect: {ca_file: no-ca.pem, client_certificate: {certificate_file: no-c.pem, key_file: one-k.pem}}
 access_log: {file: no-such-folder/access.log}
 ",
     );
@@ -351,8 +354,11 @@ access_log: {file: no-such-folder/access.log}
         files.yaml:2:57: listeners[0].tls.certificate_file: none.pem: No such file or directory (os error 2)
         files.yaml:3:66: listeners[1].tls.certificate_file: one-c.pem: the key in other-k.pem belongs to another certificate
         files.yaml:4:66: listeners[2].tls.certificate_file: one-c.pem: expected a private key in PEM: found no section of that kind
-        files.yaml:7:60: upstreams.s.connect.ca_file: no-ca.pem: No such file or directory (os error 2)
-        files.yaml:8:20: access_log.file: no-such-folder/access.log: No such file or directory (os error 2)
+        files.yaml:9:15: upstreams.s.replicas: https://-b:443: not a name that a certificate can have: invalid dns name
+        files.yaml:9:15: upstreams.s.replicas: https://-c:443: not a name that a certificate can have: invalid dns name
+        files.yaml:10:24: upstreams.s.connect.ca_file: no-ca.pem: No such file or directory (os error 2)
+        files.yaml:10:74: upstreams.s.connect.client_certificate.certificate_file: no-c.pem: No such file or directory (os error 2)
+        files.yaml:11:20: access_log.file: no-such-folder/access.log: No such file or directory (os error 2)
     "#]].assert_eq(&ended.stderr);
 }
 

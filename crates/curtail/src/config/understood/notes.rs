@@ -9,7 +9,7 @@ use curtail_units::{Duration, Quantile, Ratio};
 /// The permission to write of a file's owner.
 const OWNER_WRITES: u32 = 0o200;
 
-pub(super) fn of_listener(listener: &ListenerConfig, config: &Config) -> Vec<String> {
+pub(super) fn listener_notes(listener: &ListenerConfig, config: &Config) -> Vec<String> {
     let mut notes = Vec::new();
     let is_unix = matches!(listener.address, ListenAddress::Unix(_));
     if let Some(mode) = listener.mode.filter(|mode| mode.0 & OWNER_WRITES == 0) {
@@ -43,7 +43,7 @@ pub(super) fn of_listener(listener: &ListenerConfig, config: &Config) -> Vec<Str
 }
 
 /// Notes about trusted proxies that no listener can have as clients.
-pub(super) fn of_trusted_proxies(config: &Config) -> Vec<String> {
+pub(super) fn trusted_proxies_notes(config: &Config) -> Vec<String> {
     let is_unix = |listener: &ListenerConfig| matches!(listener.address, ListenAddress::Unix(_));
     let has_addresses =
         |listener: &ListenerConfig| !is_unix(listener) || listener.proxy_protocol.is_some();
@@ -65,10 +65,10 @@ pub(super) fn of_trusted_proxies(config: &Config) -> Vec<String> {
     notes
 }
 
-pub(super) fn of_upstream(upstream: &NamedUpstream, is_used: bool) -> Vec<String> {
+pub(super) fn upstream_notes(upstream: &NamedUpstream, is_used: bool) -> Vec<String> {
     let policy = &upstream.policy;
     let has_one = upstream.replicas.len() == 1 && upstream.discovery.is_none();
-    let mut notes = of_policy(policy, has_one, is_used);
+    let mut notes = policy_notes(policy, has_one, is_used);
     let is_drained = upstream.replicas.iter().all(|one| one.placement.weight.is_zero());
     if is_drained && upstream.discovery.is_none() {
         notes.push("all weights are 0: no replica gets requests".to_owned());
@@ -88,7 +88,7 @@ pub(super) fn of_upstream(upstream: &NamedUpstream, is_used: bool) -> Vec<String
     notes
 }
 
-fn of_policy(policy: &UpstreamConfig, has_one_replica: bool, is_used: bool) -> Vec<String> {
+fn policy_notes(policy: &UpstreamConfig, has_one_replica: bool, is_used: bool) -> Vec<String> {
     let mut notes = Vec::new();
     if has_one_replica {
         if policy.hedge.is_some() || policy.tie.is_some() {
