@@ -86,7 +86,7 @@ impl Http2Connection {
             .await;
             let failure = lock(&driven).failure().cloned();
             lock(&driven).fail(ConnectionError::Unneeded);
-            if let Some(ConnectionError::Violation { .. }) = failure {
+            if let Some(ConnectionError::Violation { .. } | ConnectionError::Silent) = failure {
                 // The requests have ended; the server may still get the reason.
                 driver.close(&driven).await;
             }

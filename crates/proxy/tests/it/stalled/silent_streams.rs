@@ -4,7 +4,7 @@ use crate::body;
 use crate::certificates::Authority;
 use crate::client::Client;
 use crate::deadline::run;
-use crate::frames::{ACK, DATA, END_HEADERS, END_STREAM, Frames, HEADERS, PING, fields};
+use crate::frames::{ACK, DATA, END_HEADERS, END_STREAM, Frames, GOAWAY, HEADERS, PING, fields};
 use crate::proxy::{Proxy, Setup};
 use crate::raw_replica::RawReplica;
 use crate::replica::{Replica, Speaks};
@@ -186,7 +186,11 @@ fn a_connection_ends_with_its_requests_when_pings_get_no_response() {
         let (stream, _) = listener.accept().await.expect("the proxy connects");
         let mut replica = Frames::accept(stream).await.expect("over HTTP/2");
         // The replica acknowledges nothing.
-        while replica.read_any().await.is_ok() {}
+        let mut last = None;
+        while let Ok(frame) = replica.read_any().await {
+            last = Some(frame.kind);
+        }
+        assert_eq!(last, Some(GOAWAY));
         let response = asking.await.expect("no panic");
         assert_eq!(
             (response.status, response.get("curtail-error")),
