@@ -234,7 +234,7 @@ impl Placement {
 }
 
 /// Parses digits with at most one point. Smaller numbers than the smallest weight are rejected instead of rounded.
-fn parse_weight(text: &str) -> Option<Weight> {
+pub(crate) fn parse_weight(text: &str) -> Option<Weight> {
     let is_decimal = text.bytes().all(|byte| byte.is_ascii_digit() || byte == b'.');
     let value: f64 = text.parse().ok().filter(|_| is_decimal)?;
     Weight::new(value).filter(|weight| weight.is_zero() || value >= Weight::MIN.get())

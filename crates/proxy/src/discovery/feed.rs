@@ -78,7 +78,9 @@ impl Feed {
     pub(super) fn report_duplicates(&mut self, duplicates: usize) {
         if duplicates > 0 && duplicates != self.logged_duplicates {
             let source = &self.discovery.config;
-            tracing::warn!(%source, duplicates, "targets are duplicates: each address is one replica");
+            let upstream = schedule::find_upstream(&self.shared.snapshot.load(), &self.discovery);
+            let upstream = upstream.as_ref().map(|upstream| &*upstream.name);
+            tracing::warn!(upstream, %source, duplicates, "targets are duplicates: each address is one replica");
         }
         self.logged_duplicates = duplicates;
     }

@@ -11,7 +11,9 @@ use super::control_plane::{client, cut, headers};
 use super::endpoint_list::{Endpoint, Part, Validity};
 use super::feed::{ENDPOINTS_MAX, Feed};
 use super::is_of_server;
-use crate::config::{ControlPlaneAccess, FileSource, HttpSource, Placement, Protocol, ReplicaUrl};
+use crate::config::{
+    ControlPlaneAccess, FileSource, HttpSource, Placement, Protocol, ReplicaUrl, parse_weight,
+};
 use bytes::Bytes;
 use curtail_http::small_file::read_small_file;
 use curtail_policy::Weight;
@@ -55,8 +57,9 @@ impl Labels {
     /// The label that cannot be used, and what was expected.
     fn placement(&self) -> Result<Placement, String> {
         let text = self.weight.as_deref().unwrap_or("1");
-        let weight = text.parse().ok().and_then(Weight::new).ok_or_else(|| {
-            format!("__weight__: {:?}: expected a number from 0 to {}", cut(text), Weight::MAX)
+        let weight = parse_weight(text).ok_or_else(|| {
+            let (text, min, max) = (cut(text), Weight::MIN, Weight::MAX);
+            format!("__weight__: {text:?}: expected 0, or a number from {min} to {max} without an exponent")
         })?;
         Ok(Placement { weight, zones: self.zone.iter().cloned().collect() })
     }
@@ -153,13 +156,8 @@ fn duplicates(endpoints: &[Endpoint]) -> usize {
 /// # Errors
 /// The line and column, or the entry, that cannot be used, and what was expected.
 fn parse_targets(list: &[u8]) -> Result<Vec<Endpoint>, String> {
-    let groups: Vec<TargetGroup> = serde_json::from_slice(list).map_err(|error| {
-        let error = error.to_string();
-        // The error of a value within the list says what was expected in its place.
-        let is_of_value = error.contains("expected a string") || error.contains("missing field");
-        let example = ": expected a list such as [{\"targets\": [\"10.0.0.1:80\"]}]";
-        if is_of_value { error } else { error + example }
-    })?;
+    let groups: Vec<TargetGroup> = serde_json::from_slice(list)
+        .map_err(|error| format!("{error}; a valid list: [{{\"targets\": [\"10.0.0.1:80\"]}}]"))?;
     let mut endpoints = Vec::new();
     for (group, TargetGroup { targets, labels }) in groups.iter().enumerate() {
         let placement = labels.as_ref().map_or(Ok(Placement::default()), Labels::placement);
@@ -228,9 +226,9 @@ mod tests {
     #[test]
     fn an_error_names_the_entry_or_the_place() {
         for (list, says) in [
-            (&b""[..], "line 1 column 0: expected a list such as"),
+            (&b""[..], "line 1 column 0; a valid list: [{\"targets\": [\"10.0.0.1:80\"]}]"),
             (b"[\n{\"targets\": [\"10.0.0.1:80\"", "line 2 column 26"),
-            (b"{}", "expected a list such as"),
+            (b"{}", "; a valid list: "),
             (b"[{}]", "missing field `targets` at line 1 column 3"),
             (b"[{\"targets\": [7]}]", "line 1 column 15"),
             (b"[{\"targets\": [\"10.0.0.1:80\", \"a.test:80\"]}]", "[0].targets[1]: \"a.test:80\""),
@@ -238,14 +236,17 @@ mod tests {
             (b"[{\"targets\": [\"0.0.0.0:80\"]}]", "expected an IP address with a port"),
             (
                 b"[{\"targets\": [], \"labels\": {\"__weight__\": \"-1\"}}]",
-                "[0].labels.__weight__: \"-1\": expected a number from 0 to 65535",
+                "[0].labels.__weight__: \"-1\": expected 0, or a number from 0.001 to 65535 without an exponent",
+            ),
+            (b"[{\"targets\": [], \"labels\": {\"__weight__\": \"1e3\"}}]", "__weight__: \"1e3\""),
+            (
+                b"[{\"targets\": [], \"labels\": {\"__weight__\": \"0.0001\"}}]",
+                "__weight__: \"0.0001\"",
             ),
             (b"[{\"targets\": [], \"labels\": {\"__weight__\": 1}}]", "invalid type: integer"),
         ] {
             let error = parse_targets(list).expect_err(says);
             assert!(error.contains(says), "{error}");
-            let is_of_value = says.contains("integer") || says.contains("missing");
-            assert!(!(is_of_value && error.contains("expected a list")), "{error}");
         }
     }
 

@@ -7,6 +7,7 @@ use super::feed::Feed;
 use super::{Discovery, Resolver, Response, eds, kubernetes, polled};
 use crate::config::{AddressFamilies, DiscoverySource, DnsSource};
 use crate::driver::Upstream;
+use crate::snapshot::ConfigSnapshot;
 use crate::worker::Shared;
 use curtail_units::Instant;
 use std::sync::Arc;
@@ -127,15 +128,22 @@ async fn run_session(mut feed: Feed) {
     feed.end(error);
 }
 
-/// Applies a response to the replicas.
-pub(super) fn apply(shared: &Shared, discovery: &Arc<Discovery>, response: Response) {
-    let _membership = shared.discoveries.lock_membership();
-    // A reload may have replaced the upstream, or its source.
-    let snapshot = shared.snapshot.load_full();
+/// Returns the upstream of a source; [`None`] if a reload has replaced the upstream or its source.
+pub(super) fn find_upstream(
+    snapshot: &ConfigSnapshot,
+    discovery: &Arc<Discovery>,
+) -> Option<Arc<Upstream>> {
     let has_it = |upstream: &&Arc<Upstream>| {
         upstream.discovery().is_some_and(|of| Arc::ptr_eq(&of, discovery))
     };
-    let Some(upstream) = snapshot.upstreams.iter().find(has_it) else { return };
+    snapshot.upstreams.iter().find(has_it).cloned()
+}
+
+/// Applies a response to the replicas.
+pub(super) fn apply(shared: &Shared, discovery: &Arc<Discovery>, response: Response) {
+    let _membership = shared.discoveries.lock_membership();
+    let snapshot = shared.snapshot.load_full();
+    let Some(upstream) = find_upstream(&snapshot, discovery) else { return };
     let now = shared.process_state.clock.now();
     let limits = discovery.limits(&snapshot.config.dns);
     if discovery.take_response(&upstream.name, now, response, &limits) {

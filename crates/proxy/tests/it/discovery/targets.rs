@@ -71,7 +71,7 @@ fn a_file_is_read_again_when_it_changes_and_a_broken_one_changes_nothing() {
         until_urls(&proxy, &fleet.urls(&[2])).await;
         until_no_error(&proxy).await;
         logs::until(&["INFO", &source, "discovery succeeds again"]).await;
-        logs::until(&["WARN", &source, "duplicates=1"]).await;
+        logs::until(&["WARN", "upstream=\"", &source, "duplicates=1"]).await;
         let discovery = state(&proxy).await["discovery"].take();
         assert_eq!(discovery["connected"], serde_json::Value::Null, "a file has no server");
         assert_eq!(discovery["summary"], "2 targets, 1 of them duplicates");
