@@ -66,6 +66,9 @@ trait Transport {
     fn sweep(&self, now: Instant);
 
     fn connection_count(&self) -> usize;
+
+    /// Maximum number of exchanges at once on a new connection, as far as is known.
+    fn exchanges_max(&self) -> usize;
 }
 
 /// An exchange that ended without a response.

@@ -11,9 +11,8 @@ use tokio::sync::Notify;
 
 #[derive(Debug)]
 pub(super) struct Attempts {
-    /// Maximum number of shared connections, and of requests on each connection.
+    /// Maximum number of shared connections.
     connections_max: usize,
-    streams_max: usize,
     state: Mutex<State>,
     changed: Notify,
 }
@@ -57,7 +56,6 @@ impl Attempts {
             State { negotiated, connecting: 0, waiting: 0, failed: 0, is_growth_paused: false };
         Arc::new(Self {
             connections_max: config.http2_connections_max,
-            streams_max: config.http2_streams_max,
             state: Mutex::new(state),
             changed: Notify::new(),
         })
@@ -75,21 +73,12 @@ impl Attempts {
             let waiter = {
                 // An attempt adds its connection before it takes this lock.
                 let mut state = self.lock();
-                if let Some(lease) = shared.lease(clock.now()) {
-                    return Ok(Turn::Use(lease));
-                }
-                if state.negotiated == Protocol::Http1 {
-                    return Ok(Turn::OpenAlone(Attempt::new(self, false)));
-                }
-                if state.connecting == 0 && state.failed != failed {
-                    return Err(WaitError::AttemptFailed);
-                }
-                if self.needs_another(&state, shared.connection_count()) {
-                    state.connecting += 1;
-                    return Ok(Turn::OpenForAll(Attempt::new(self, true)));
-                }
-                if state.connecting == 0 {
-                    return Err(WaitError::Full);
+                if let Some(turn) = self.next_turn(&mut state, failed, (shared, clock)) {
+                    if state.connecting == 0 {
+                        // No end of an attempt will wake the others.
+                        self.changed.notify_waiters();
+                    }
+                    return turn;
                 }
                 state.waiting += 1;
                 Waiter(self)
@@ -99,13 +88,38 @@ impl Attempts {
         }
     }
 
+    /// The turn of a request now; [`None`]: it waits for the attempts in progress. `failed` is the number of failed
+    /// attempts when the request arrived.
+    fn next_turn<T: Transport>(
+        self: &Arc<Self>,
+        state: &mut State,
+        failed: u64,
+        (shared, clock): (&T, &Clock),
+    ) -> Option<Result<Turn<T::Lease>, WaitError>> {
+        if let Some(lease) = shared.lease(clock.now()) {
+            return Some(Ok(Turn::Use(lease)));
+        }
+        if state.negotiated == Protocol::Http1 {
+            return Some(Ok(Turn::OpenAlone(Attempt::new(self, false))));
+        }
+        if state.connecting == 0 && state.failed != failed {
+            return Some(Err(WaitError::AttemptFailed));
+        }
+        if self.needs_another(state, shared) {
+            state.connecting += 1;
+            return Some(Ok(Turn::OpenForAll(Attempt::new(self, true))));
+        }
+        (state.connecting == 0).then_some(Err(WaitError::Full))
+    }
+
     /// Whether a request opens a connection, instead of waiting for the attempts in progress. A burst of requests must
     /// not wait for one handshake after the other.
-    fn needs_another(&self, state: &State, open: usize) -> bool {
+    fn needs_another(&self, state: &State, shared: &impl Transport) -> bool {
+        let open = shared.connection_count();
         // Whether requests can share the first connection is unknown until it has negotiated.
         let places = match state.negotiated {
             Protocol::Auto => usize::MAX,
-            Protocol::Http1 | Protocol::Http2 => self.streams_max,
+            Protocol::Http1 | Protocol::Http2 => shared.exchanges_max(),
         };
         // The request that opens a connection uses one of its streams.
         let expected = state.connecting.saturating_mul(places - 1);
@@ -151,7 +165,8 @@ impl Drop for Waiter<'_> {
     }
 }
 
-/// A connection attempt in progress. When this is dropped, the waiting requests check again.
+/// A connection attempt in progress. When this is dropped, the waiting requests check again; after a rejection, one of
+/// them.
 #[derive(Debug)]
 pub(super) struct Attempt {
     attempts: Arc<Attempts>,
@@ -190,7 +205,12 @@ impl Drop for Attempt {
             state.negotiated = negotiated;
         }
         drop(state);
-        self.attempts.changed.notify_waiters();
+        if self.is_rejected {
+            // Each request that waits opens a connection for itself, and wakes the next one if that is rejected, too.
+            self.attempts.changed.notify_one();
+        } else {
+            self.attempts.changed.notify_waiters();
+        }
     }
 }
 
@@ -199,7 +219,17 @@ mod tests {
     use super::*;
     use crate::pool::http2::Http2Transport;
     use std::pin::pin;
-    use std::task::{Context, Poll, Waker};
+    use std::sync::atomic::{AtomicUsize, Ordering};
+    use std::task::{Context, Poll, Wake, Waker};
+
+    #[derive(Default)]
+    struct WakeCounter(AtomicUsize);
+
+    impl Wake for WakeCounter {
+        fn wake(self: Arc<Self>) {
+            self.0.fetch_add(1, Ordering::Relaxed);
+        }
+    }
 
     fn attempts(
         negotiated: Protocol,
@@ -260,5 +290,46 @@ mod tests {
         assert!(waiting.as_mut().poll(&mut Context::from_waker(Waker::noop())).is_pending());
         attempt.reject();
         assert!(matches!(waiting.await, Ok(Turn::OpenForAll(_))));
+    }
+
+    #[tokio::test]
+    async fn a_rejection_wakes_one_request_that_waits() {
+        const REQUESTS: usize = 100;
+        let (attempts, shared, clock) = attempts(Protocol::Auto, &ConnectConfig::default());
+        let Ok(Turn::OpenForAll(attempt)) = attempts.wait(&shared, &clock).await else {
+            panic!("there is none")
+        };
+        let wakes = Arc::<WakeCounter>::default();
+        let waker = Waker::from(Arc::clone(&wakes));
+        let mut cx = Context::from_waker(&waker);
+        let mut turns: Vec<_> =
+            (0..REQUESTS).map(|_| Box::pin(attempts.wait(&shared, &clock))).collect();
+        assert!(turns.iter_mut().all(|turn| turn.as_mut().poll(&mut cx).is_pending()));
+        attempt.reject();
+        for (nth, mut turn) in turns.into_iter().enumerate() {
+            assert_eq!(wakes.0.load(Ordering::Relaxed), nth + 1);
+            let Poll::Ready(Ok(Turn::OpenForAll(attempt))) = turn.as_mut().poll(&mut cx) else {
+                panic!("it opens a connection")
+            };
+            attempt.reject();
+        }
+    }
+
+    #[tokio::test]
+    async fn a_request_that_goes_on_after_a_rejection_lets_the_others_go_on() {
+        let (attempts, shared, clock) = attempts(Protocol::Auto, &ConnectConfig::default());
+        let Ok(Turn::OpenForAll(attempt)) = attempts.wait(&shared, &clock).await else {
+            panic!("there is none")
+        };
+        let mut cx = Context::from_waker(Waker::noop());
+        let [mut one, mut other] = [(); 2].map(|()| Box::pin(attempts.wait(&shared, &clock)));
+        assert!(
+            one.as_mut().poll(&mut cx).is_pending() && other.as_mut().poll(&mut cx).is_pending()
+        );
+        // Meanwhile a request found out that the server speaks HTTP/1.1.
+        attempts.lock().negotiated = Protocol::Http1;
+        attempt.reject();
+        assert!(matches!(one.await, Ok(Turn::OpenAlone(_))));
+        assert!(matches!(other.await, Ok(Turn::OpenAlone(_))));
     }
 }

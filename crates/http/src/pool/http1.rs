@@ -168,6 +168,10 @@ impl Transport for Http1Transport {
     fn connection_count(&self) -> usize {
         usize::try_from(self.open.get()).unwrap_or(usize::MAX)
     }
+
+    fn exchanges_max(&self) -> usize {
+        1
+    }
 }
 
 /// The body of a response. At the end of the body, the connection returns to the pool. If the body is dropped earlier,

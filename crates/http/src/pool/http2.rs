@@ -96,6 +96,12 @@ impl Http2Transport {
         }
     }
 
+    /// The limit of streams that the server announced last, also on open connections; [`usize::MAX`] if none is known.
+    fn last_announced(&self) -> usize {
+        self.open().iter().for_each(|open| self.note_announced(open));
+        self.streams_announced.load(Ordering::Relaxed)
+    }
+
     fn open(&self) -> MutexGuard<'_, Vec<Http2>> {
         self.open.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -126,10 +132,12 @@ impl Transport for Http2Transport {
         let mut open = self.open();
         open.retain(|open| self.is_kept(open, now));
         let may_open_more = open.len() < self.config.http2_connections_max;
-        // A connection at the server's own limit comes last, because requests would queue there.
-        let freest = open.iter_mut().min_by_key(|open| {
+        // A connection at the server's own limit comes last, because requests would queue there, and for ever at a
+        // limit of no streams. Of equal ones, the newest is used: the oldest first reaches its idle timeout.
+        let freest = open.iter_mut().rev().min_by_key(|open| {
             let streams = open.connection.streams();
-            (streams >= open.connection.streams_allowed(), streams)
+            let allowed = open.connection.streams_allowed();
+            (allowed == 0, streams >= allowed, streams)
         })?;
         let streams = freest.connection.streams();
         let streams_max = self.config.http2_streams_max;
@@ -150,9 +158,8 @@ impl Transport for Http2Transport {
         now: Instant,
     ) -> Result<Http2Lease, ResponseError> {
         counted.open_count = None;
-        self.open().iter().for_each(|open| self.note_announced(open));
-        let streams = self.streams_announced.load(Ordering::Relaxed);
-        let (connection, driver) = Http2Connection::start(stream, &self.config, streams);
+        let (connection, driver) =
+            Http2Connection::start(stream, &self.config, self.last_announced());
         tokio::spawn(async move {
             if let Some(error) = driver.await {
                 tracing::debug!(%error, "HTTP/2 connection to a replica ended");
@@ -197,6 +204,10 @@ impl Transport for Http2Transport {
     fn connection_count(&self) -> usize {
         self.open().len()
     }
+
+    fn exchanges_max(&self) -> usize {
+        self.last_announced().min(self.config.http2_streams_max)
+    }
 }
 
 #[cfg(test)]
@@ -233,7 +244,7 @@ mod tests {
         let settings = [0, 0, 6, 4, 0, 0, 0, 0, 0, 0, 3, 0, 0, 0, 3];
         server.write_all(&settings).await.expect("it is open");
         assert!(!first.accepts_connect().await.expect("settings"));
-        assert_eq!(leases(first), 3);
+        assert_eq!((leases(first), transport.exchanges_max()), (3, 3));
         // A further connection, and one after both have closed.
         let (second, _server) = open(&transport, &listener).await;
         assert_eq!(leases(second), 3 + 3);
@@ -243,6 +254,41 @@ mod tests {
         assert_eq!(transport.connection_count(), 0);
         let (third, _server) = open(&transport, &listener).await;
         assert_eq!(leases(third), 3);
+    }
+
+    /// The number of streams of each connection, the oldest first.
+    fn streams(transport: &Http2Transport) -> Vec<usize> {
+        transport.open().iter().map(|open| open.connection.streams()).collect()
+    }
+
+    #[tokio::test]
+    async fn the_newest_of_equal_connections_is_leased_so_that_the_oldest_may_idle_out() {
+        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await.expect("loopback");
+        let transport = Http2Transport::new(&ConnectConfig::default(), false);
+        let (oldest, _server) = open(&transport, &listener).await;
+        let (successor, _server) = open(&transport, &listener).await;
+        drop((oldest, successor));
+        let _lease = transport.lease(Instant::ZERO).expect("both are free");
+        assert_eq!(streams(&transport), [0, 1]);
+    }
+
+    #[tokio::test]
+    async fn a_connection_that_allows_no_streams_comes_last() {
+        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await.expect("loopback");
+        let config = ConnectConfig { http2_connections_max: 2, ..ConnectConfig::default() };
+        let transport = Http2Transport::new(&config, false);
+        let mut opened = Vec::new();
+        for allowed in [1, 0] {
+            let (lease, mut server) = open(&transport, &listener).await;
+            // SETTINGS_MAX_CONCURRENT_STREAMS.
+            let settings = [0, 0, 6, 4, 0, 0, 0, 0, 0, 0, 3, 0, 0, 0, allowed];
+            server.write_all(&settings).await.expect("it is open");
+            lease.accepts_connect().await.expect("settings");
+            opened.push((lease, server));
+        }
+        opened.pop();
+        let _lease = transport.lease(Instant::ZERO).expect("it may wait");
+        assert_eq!(streams(&transport)[0], 2);
     }
 
     #[tokio::test]

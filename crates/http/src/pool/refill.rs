@@ -55,6 +55,11 @@ impl Refills {
         begins
     }
 
+    /// Ends a refill that opened nothing.
+    fn end(&self) {
+        self.lock().is_running = false;
+    }
+
     fn succeed(&self, now: Instant) {
         let mut state = self.lock();
         (state.is_running, state.filled) = (false, Some(now));
@@ -85,6 +90,14 @@ impl State {
     }
 }
 
+/// The end of a refill without a failure.
+enum RefillEnd {
+    /// The missing connections are open.
+    Filled,
+    /// Another connection attempt is in progress, or has just failed and counts there.
+    Unneeded,
+}
+
 impl Pool {
     /// Opens the connections that are missing, at a time within `tick` that `jitter` chooses, a random number from 0 to 1.
     /// The caller sweeps first.
@@ -101,7 +114,8 @@ impl Pool {
         tokio::spawn(async move {
             tokio::time::sleep(tick.mul_f64(jitter)).await;
             match pool.open_missing(&clock).await {
-                Ok(()) => pool.refills.succeed(clock.now()),
+                Ok(RefillEnd::Filled) => pool.refills.succeed(clock.now()),
+                Ok(RefillEnd::Unneeded) => pool.refills.end(),
                 Err(error) => {
                     tracing::debug!(%error, "failed to open a connection ahead of requests");
                     pool.refills.fail(clock.now(), jitter);
@@ -111,14 +125,22 @@ impl Pool {
     }
 
     /// A server that closes connections at once gets no more than `idle_min` of them.
-    async fn open_missing(&self, clock: &Clock) -> Result<(), ExchangeError> {
+    async fn open_missing(&self, clock: &Clock) -> Result<RefillEnd, ExchangeError> {
         for _ in 0..self.config.idle_min {
             if !self.is_missing_idle(clock.now()) {
                 break;
             }
-            self.open_idle(clock).await?;
+            // The connection that a request opens may be enough.
+            let Some(attempt) = self.attempts.begin_idle_attempt(&*self.http2) else {
+                return Ok(RefillEnd::Unneeded);
+            };
+            match self.open_lease(attempt, clock).await?.0 {
+                NewLease::Http1(lease) => self.http1.put_successor(lease, clock.now()),
+                // The connection stays without its lease.
+                NewLease::Http2(_) => {}
+            }
         }
-        Ok(())
+        Ok(RefillEnd::Filled)
     }
 
     /// Whether connections are missing, now or soon, and there is room for them.
@@ -132,24 +154,18 @@ impl Pool {
         let is_missing = self.http1.lasting_count(now) < idle_min;
         is_missing && self.http1.connection_count() < connections_max
     }
-
-    async fn open_idle(&self, clock: &Clock) -> Result<(), ExchangeError> {
-        let Some(attempt) = self.attempts.begin_idle_attempt(&*self.http2) else {
-            return Err(ExchangeError::AttemptFailed { server: self.server() });
-        };
-        match self.open_lease(attempt, clock).await?.0 {
-            NewLease::Http1(lease) => self.http1.put_successor(lease, clock.now()),
-            // The connection stays without its lease.
-            NewLease::Http2(_) => {}
-        }
-        Ok(())
-    }
 }
 
 #[cfg(test)]
 mod tests {
     use super::{KEPT_MIN, Refills, WAIT_MAX, WAIT_MIN, succession_after};
+    use crate::clock::Clock;
+    use crate::connect::{ConnectConfig, Connector, Protocol};
+    use crate::origin::ServerOrigin;
+    use crate::pool::Pool;
     use curtail_units::{Duration, Instant};
+    use std::net::{Ipv4Addr, SocketAddr};
+    use std::sync::Arc;
 
     /// Fails refills in a row with `fail`, and checks the wait after each; returns the time at which the next is due.
     fn fail_in_a_row(
@@ -201,6 +217,25 @@ mod tests {
             // These are kept.
             now = now + KEPT_MIN;
         }
+    }
+
+    #[tokio::test]
+    async fn a_refill_that_meets_the_handshake_of_a_request_is_no_failure() {
+        let server = SocketAddr::from((Ipv4Addr::LOCALHOST, 1));
+        let config =
+            ConnectConfig { protocol: Protocol::Http2, idle_min: 1, ..ConnectConfig::default() };
+        let connector = Connector::load(&ServerOrigin::from(server), &config);
+        let connector = connector.expect("it is in clear text");
+        let pool = Arc::new(Pool::new(connector, config, Arc::default()));
+        let of_request = pool.attempts.begin_idle_attempt(&*pool.http2).expect("the first one");
+        let clock = Clock::start();
+        pool.refill(&clock, std::time::Duration::ZERO, 0.0);
+        assert!(pool.refills.lock().is_running);
+        while pool.refills.lock().is_running {
+            tokio::task::yield_now().await;
+        }
+        drop(of_request);
+        assert!(pool.refills.begin(clock.now()), "it may begin again at once");
     }
 
     #[test]
