@@ -103,7 +103,7 @@ impl ClientError {
     /// Whether the server does not speak the expected protocol, so that no retry can succeed.
     #[must_use]
     pub fn is_wrong_protocol(&self) -> bool {
-        matches!(self, Self::Connect(ConnectError::Tls { .. }))
+        matches!(self, Self::Connect(ConnectError::Tls { .. } | ConnectError::NoVersion { .. }))
             || matches!(self, Self::NoResponse { source, .. } if source.is_parse())
     }
 

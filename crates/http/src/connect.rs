@@ -119,6 +119,11 @@ pub enum ConnectError {
     /// The TLS handshake failed.
     #[error("{server}: TLS failed{}: {source}", tls::advice(source))]
     Tls { server: String, source: io::Error },
+    /// The server refuses all offered versions of HTTP.
+    #[error(
+        "{server}: TLS failed, because the server speaks no version of HTTP that was offered (ALPN)"
+    )]
+    NoVersion { server: String },
     /// The connection attempt took too long.
     #[error("{server}: {phase} took longer than {timeout}")]
     TimedOut { server: String, phase: &'static str, timeout: Duration },
@@ -336,10 +341,12 @@ impl Connector {
                     Offer::All => &to.all,
                     Offer::Http1 => &to.http1,
                 };
-                let tls = connector
-                    .connect(to.name.clone(), tcp)
-                    .await
-                    .map_err(|source| ConnectError::Tls { server: server(), source })?;
+                let tls = connector.connect(to.name.clone(), tcp).await.map_err(|source| {
+                    match tls::is_version_refused(&source) {
+                        true => ConnectError::NoVersion { server: server() },
+                        false => ConnectError::Tls { server: server(), source },
+                    }
+                })?;
                 let is_http2 = tls.get_ref().1.alpn_protocol() == Some(b"h2");
                 (Stream::Tls(Box::new(tls.into())), is_http2)
             }

@@ -1,9 +1,14 @@
 //! Counts of connections to servers, from their opening until they are dropped.
 
 use crate::limit_breaker::LimitBreaker;
+use crate::stream::Stream;
 use curtail_metrics::{Counter, GaugeGuard};
 use curtail_units::Duration;
+use std::io;
+use std::pin::Pin;
 use std::sync::Arc;
+use std::task::{Context, Poll};
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
 /// The time of each phase of a connection attempt.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -59,5 +64,52 @@ pub struct CountedConnection {
 impl Drop for CountedConnection {
     fn drop(&mut self) {
         self.counters.closed.add(1);
+    }
+}
+
+/// The stream of a connection that counts until the stream is dropped, whatever carries it then.
+#[derive(Debug)]
+pub(crate) struct CountedStream {
+    pub(crate) stream: Stream,
+    pub(crate) _counted: CountedConnection,
+}
+
+impl AsyncRead for CountedStream {
+    fn poll_read(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        buf: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.stream).poll_read(cx, buf)
+    }
+}
+
+impl AsyncWrite for CountedStream {
+    fn poll_write(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        buf: &[u8],
+    ) -> Poll<io::Result<usize>> {
+        Pin::new(&mut self.stream).poll_write(cx, buf)
+    }
+
+    fn poll_write_vectored(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        bufs: &[io::IoSlice<'_>],
+    ) -> Poll<io::Result<usize>> {
+        Pin::new(&mut self.stream).poll_write_vectored(cx, bufs)
+    }
+
+    fn is_write_vectored(&self) -> bool {
+        self.stream.is_write_vectored()
+    }
+
+    fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.stream).poll_flush(cx)
+    }
+
+    fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.stream).poll_shutdown(cx)
     }
 }

@@ -448,6 +448,10 @@ impl Pool {
             }
             Err(error) => {
                 self.counters.failed.add(1);
+                if offer == Offer::Http1 && matches!(error, ConnectError::NoVersion { .. }) {
+                    // The server is reachable over HTTP/2.
+                    return Err(error.into());
+                }
                 let (upstream, replica) = self.names();
                 if self.is_unreachable.swap(true, Ordering::Relaxed) {
                     tracing::debug!(upstream, replica, %error, "cannot connect to the replica");

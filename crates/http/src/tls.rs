@@ -3,7 +3,7 @@
 mod trust;
 
 pub use trust::Trust;
-pub(crate) use trust::{TlsTo, advice};
+pub(crate) use trust::{TlsTo, advice, is_version_refused};
 
 use crate::small_file::read_small_file;
 use arc_swap::ArcSwap;

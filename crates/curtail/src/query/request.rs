@@ -161,7 +161,7 @@ async fn exchange(
 }
 
 const fn is_tls(error: &ConnectError) -> bool {
-    matches!(error, ConnectError::Tls { .. })
+    matches!(error, ConnectError::Tls { .. } | ConnectError::NoVersion { .. })
 }
 
 fn field<'a>(response: &'a ClientResponse, name: &str) -> Option<&'a str> {

@@ -7,8 +7,8 @@
 use super::http2::Http2Lease;
 use super::{ExchangeError, NewLease, Pool, PoolResponse, ResponseBody, Transport as _};
 use crate::clock::Clock;
-use crate::connect::{Offer, Protocol};
-use crate::connection_counts::ConnectPhases;
+use crate::connect::{ConnectError, Offer, Protocol};
+use crate::connection_counts::{ConnectPhases, CountedStream};
 use crate::forwarding;
 use crate::head::{Known, ResponseHead};
 use crate::http2::ConnectBody;
@@ -49,7 +49,7 @@ impl Pool {
         if self.config.protocol == Protocol::Http2 {
             return Ok(UpgradeAttempt::Unsent(request));
         }
-        self.exchange_over_own(request, clock).await.map(UpgradeAttempt::Response)
+        self.exchange_over_own(request, clock).await
     }
 
     /// Leases a stream of a connection whose server accepts WebSockets. A server gets a new connection for that if it may
@@ -77,28 +77,34 @@ impl Pool {
         Ok(accepts.then_some((lease, phases)))
     }
 
-    /// Sends a request over a new HTTP/1.1 connection, which does not return to the pool.
+    /// Sends a request over a new HTTP/1.1 connection, which does not return to the pool; unless the server refuses
+    /// HTTP/1.1 in the TLS handshake.
     async fn exchange_over_own(
         &self,
         request: OutboundRequest,
         clock: &Clock,
-    ) -> Result<PoolResponse, ExchangeError> {
+    ) -> Result<UpgradeAttempt, ExchangeError> {
         // The key of an HTTP/2 client's handshake is the proxy's own. A client of HTTP/1.1 checks the response itself.
         let key = websocket::handshake_key(&request);
         let accept =
             key.filter(|_| request.head.version == Version::HTTP_2).map(websocket::derive_accept);
         let waiting = self.count_waiting()?;
-        let (connected, counted) = self.open(clock, Offer::Http1).await?;
+        let (connected, counted) = match self.open(clock, Offer::Http1).await {
+            Ok(opened) => opened,
+            Err(ExchangeError::Connect(ConnectError::NoVersion { .. })) => {
+                return Ok(UpgradeAttempt::Unsent(request));
+            }
+            Err(error) => return Err(error),
+        };
         drop(waiting);
         let phases = Some(connected.phases);
-        let io = TokioIo::new(connected.stream);
+        let io = TokioIo::new(CountedStream { stream: connected.stream, _counted: counted });
         let (mut sender, connection) =
             hyper::client::conn::http1::handshake(io).await.map_err(|_| self.not_sent())?;
         tokio::spawn(async move {
             if let Err(error) = connection.with_upgrades().await {
                 tracing::debug!(%error, "upgraded connection ended");
             }
-            drop(counted);
         });
         let response = sender.send_request(request.into_request()).await;
         let mut response = response.map_err(|source| self.broken(source))?;
@@ -110,7 +116,8 @@ impl Pool {
         {
             return Err(ExchangeError::BadHandshake { server: self.server() });
         }
-        Ok(PoolResponse { head, body: ResponseBody::upgrade(body, upgrade), phases })
+        let body = ResponseBody::upgrade(body, upgrade);
+        Ok(UpgradeAttempt::Response(PoolResponse { head, body, phases }))
     }
 }
 

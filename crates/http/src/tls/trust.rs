@@ -8,7 +8,8 @@ use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, Server
 use rustls::crypto::{CryptoProvider, verify_tls12_signature, verify_tls13_signature};
 use rustls::sign::SingleCertAndKey;
 use rustls::{
-    CertificateError, ClientConfig, DigitallySignedStruct, Error, RootCertStore, SignatureScheme,
+    AlertDescription, CertificateError, ClientConfig, DigitallySignedStruct, Error, RootCertStore,
+    SignatureScheme,
 };
 use rustls_pki_types::{CertificateDer, ServerName, UnixTime};
 use std::io;
@@ -119,6 +120,12 @@ impl TlsTo {
         };
         Ok(Self { name, all, http1: offering(&[b"http/1.1"]) })
     }
+}
+
+/// Whether a handshake failed because the server speaks none of the offered protocols (RFC 7301, section 3.2).
+pub(crate) fn is_version_refused(error: &io::Error) -> bool {
+    let error = error.get_ref().and_then(|error| error.downcast_ref::<Error>());
+    error == Some(&Error::AlertReceived(AlertDescription::NoApplicationProtocol))
 }
 
 /// Returns advice for a handshake that failed because of the server's certificate; empty for other errors.

@@ -31,7 +31,7 @@ pub(super) fn read(s: &mut Section<'_>) -> ConnectConfig {
             .field("idle_max", "Maximum idle HTTP/1.1 connections per replica and worker.")
             .default(default.idle_max),
         connections_max: s
-            .field("connections_max", "Maximum HTTP/1.1 connections per replica and worker.")
+            .field("connections_max", "Maximum HTTP/1.1 connections per replica and worker, including upgraded ones (WebSockets).")
             .at_least(1)
             .default(default.connections_max),
         waiting_max: s
@@ -80,7 +80,7 @@ pub(super) fn read(s: &mut Section<'_>) -> ConnectConfig {
 fn http2_streams_max(s: &mut Section<'_>, default: usize) -> usize {
     s.field(
         "http2_streams_max",
-        "Maximum concurrent requests on one HTTP/2 connection. When all connections have a quarter of this number, the proxy opens another connection.",
+        "Maximum concurrent requests and WebSockets on one HTTP/2 connection. When all connections have a quarter of this number, the proxy opens another connection.",
     )
     .range(1..=10_000)
     .default(default)

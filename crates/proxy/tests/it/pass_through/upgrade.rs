@@ -33,6 +33,34 @@ async fn echoing() -> (RawReplica, Proxy) {
 }
 
 #[test]
+fn an_upgraded_connection_counts_until_its_end() {
+    run(async {
+        let (replica, _) = echoing().await;
+        let keys = "connect: {connections_max: 1}\nretry: false";
+        let proxy = Setup::before(&[replica.address()]).workers(1).upstream(keys).start();
+        let mut wire = Wire::connect(proxy.address()).await;
+        wire.send(ASK).await;
+        assert_eq!(wire.read_head().await.expect("held").expect("a response").status(), 101);
+        wire.send("ping").await;
+        assert_eq!(wire.read_exact(4).await.expect("an echo"), "ping");
+        let open = "curtail_connections_open";
+        assert_eq!(proxy.metrics().await.sum(open, &[]), 1);
+        let mut other = Wire::connect(proxy.address()).await;
+        other.send(ASK).await;
+        let rejected = other.response().await.head;
+        assert_eq!(
+            (rejected.status(), rejected.get("curtail-error")),
+            (503, Some("connection_limit"))
+        );
+        wire.close_write().await;
+        assert_eq!(wire.read_to_close().await, "the last word");
+        proxy.until(|metrics| metrics.sum(open, &[]) == 0).await;
+        other.send(ASK).await;
+        assert_eq!(other.read_head().await.expect("held").expect("a response").status(), 101);
+    });
+}
+
+#[test]
 fn bytes_pass_both_ways_and_each_side_ends_by_itself() {
     run(async {
         let (replica, proxy) = echoing().await;

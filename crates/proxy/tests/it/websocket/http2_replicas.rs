@@ -143,6 +143,29 @@ fn a_replica_without_websockets_gets_a_plain_request() {
 }
 
 #[test]
+fn a_replica_of_http_2_alone_without_websockets_does_not_fail_under_tls() {
+    run(async {
+        let authority = Authority::new();
+        let issued = authority.issue("localhost");
+        let replica = Replica::responding(Speaks::Tls(issued.server(&["h2"])), "a page").await;
+        let keys = format!("connect: {{ca_file: {}}}", authority.file().display());
+        let proxy = Setup::before_urls([replica.tls_url()]).upstream(&keys).start();
+        let mut wire = Wire::connect(proxy.address()).await;
+        let mut client = Http2Client::connect(proxy.address()).await;
+        for _ in 0..5 {
+            wire.send(HTTP1_HANDSHAKE).await;
+            let response = wire.response().await;
+            assert_eq!((response.head.status(), &*response.body), (200, &b"a page"[..]));
+            let (response, _) = client.ask(handshake(), "").await;
+            assert_eq!(response.headers()["curtail-error"], "upgrade_declined");
+        }
+        let metrics = proxy.metrics().await;
+        assert_eq!(metrics.sum("curtail_attempts_failed_total", &[]), 0, "{metrics}");
+        assert_eq!(metrics.sum("curtail_replica_ejections_total", &[]), 0, "{metrics}");
+    });
+}
+
+#[test]
 fn only_a_handshake_becomes_connect() {
     run(async {
         let replica = Replica::start(Speaks::Http2WebSockets, respond).await;
