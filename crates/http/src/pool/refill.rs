@@ -162,10 +162,11 @@ mod tests {
     use crate::clock::Clock;
     use crate::connect::{ConnectConfig, Connector, Protocol};
     use crate::origin::ServerOrigin;
-    use crate::pool::Pool;
+    use crate::pool::{Pool, Transport as _};
     use curtail_units::{Duration, Instant};
     use std::net::{Ipv4Addr, SocketAddr};
     use std::sync::Arc;
+    use tokio::net::TcpListener;
 
     /// Fails refills in a row with `fail`, and checks the wait after each; returns the time at which the next is due.
     fn fail_in_a_row(
@@ -219,14 +220,15 @@ mod tests {
         }
     }
 
+    fn pool(server: SocketAddr, protocol: Protocol) -> Arc<Pool> {
+        let config = ConnectConfig { protocol, idle_min: 1, ..ConnectConfig::default() };
+        let connector = Connector::load(&ServerOrigin::from(server), &config);
+        Arc::new(Pool::new(connector.expect("it is in clear text"), config, Arc::default()))
+    }
+
     #[tokio::test]
     async fn a_refill_that_meets_the_handshake_of_a_request_is_no_failure() {
-        let server = SocketAddr::from((Ipv4Addr::LOCALHOST, 1));
-        let config =
-            ConnectConfig { protocol: Protocol::Http2, idle_min: 1, ..ConnectConfig::default() };
-        let connector = Connector::load(&ServerOrigin::from(server), &config);
-        let connector = connector.expect("it is in clear text");
-        let pool = Arc::new(Pool::new(connector, config, Arc::default()));
+        let pool = pool(SocketAddr::from((Ipv4Addr::LOCALHOST, 1)), Protocol::Http2);
         let of_request = pool.attempts.begin_idle_attempt(&*pool.http2).expect("the first one");
         let clock = Clock::start();
         pool.refill(&clock, std::time::Duration::ZERO, 0.0);
@@ -236,6 +238,30 @@ mod tests {
         }
         drop(of_request);
         assert!(pool.refills.begin(clock.now()), "it may begin again at once");
+    }
+
+    #[tokio::test]
+    async fn a_connection_needs_a_successor_before_it_reaches_its_idle_timeout() {
+        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await.expect("loopback");
+        let address = listener.local_addr().expect("it is bound");
+        for protocol in [Protocol::Http1, Protocol::Http2] {
+            let (pool, clock) = (pool(address, protocol), Clock::start());
+            let connections = || pool.idle_len() + pool.http2.connection_count();
+            let before = clock.now();
+            assert!(pool.is_missing_idle(before));
+            pool.open_missing(&clock).await.expect("it listens");
+            let opened = clock.now();
+            pool.sweep(opened);
+            let idle_timeout = pool.config.idle_timeout;
+            let succession = succession_after(idle_timeout);
+            let just_before = Instant::from_ns((before + succession).as_ns() - 1);
+            assert!(!pool.is_missing_idle(just_before), "{protocol:?}");
+            pool.sweep(opened + succession);
+            assert!(pool.is_missing_idle(opened + succession), "{protocol:?}");
+            assert_eq!(connections(), 1, "{protocol:?}");
+            pool.sweep(Instant::from_ns((opened + idle_timeout).as_ns() + 1));
+            assert_eq!(connections(), 0, "{protocol:?}");
+        }
     }
 
     #[test]

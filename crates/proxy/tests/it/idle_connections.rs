@@ -12,7 +12,7 @@ use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::Arc;
 use std::time::Instant;
 use tokio::net::{TcpListener, TcpStream};
-use tokio::sync::{Notify, Semaphore, watch};
+use tokio::sync::{Notify, Semaphore, mpsc, watch};
 
 fn setup(replicas: &[SocketAddr], keys: &str) -> Setup {
     Setup::before(replicas).workers(1).upstream(&format!("hedge: false\n{keys}"))
@@ -74,32 +74,35 @@ fn connections_are_open_before_the_first_request_and_after_a_join() {
 #[test]
 fn a_server_that_closes_connections_at_once_gets_fewer_and_fewer() {
     run(async {
-        let replica = RawReplica::start(|mut wire, record, nth| async move {
-            // The first two close at once.
-            while nth >= 2 && record.read(&mut wire).await.is_some() {}
+        let (accepted, mut times) = mpsc::channel(3);
+        let replica = RawReplica::start(move |mut wire, record, nth| {
+            accepted.try_send(Instant::now()).expect("three connections");
+            async move {
+                // The first two close at once.
+                while nth >= 2 && record.read(&mut wire).await.is_some() {}
+            }
         })
         .await;
         let _proxy = setup(&[replica.address()], "connect: {idle_min: 1}").start();
-        replica.record().until(|record| record.connections() == 1).await;
-        let first = Instant::now();
-        replica.record().until(|record| record.connections() == 3).await;
-        assert_eq!(replica.record().open_connections(), 1);
-        // A second after the first is found closed, and two after the second.
-        let elapsed = first.elapsed();
-        assert!(elapsed.as_secs() >= 3, "{elapsed:?}");
+        let mut before = times.recv().await.expect("a connection");
+        // A connection closes after it was accepted, however slow this machine is, and the wait begins later still.
+        for seconds in [1, 2] {
+            let next = times.recv().await.expect("a connection");
+            assert!((next - before).as_secs() >= seconds, "{:?}", next - before);
+            before = next;
+        }
+        replica.record().until(|record| record.open_connections() == 1).await;
     });
 }
 
 #[test]
-fn a_connection_has_a_successor_before_it_reaches_its_idle_timeout() {
+fn an_idle_connection_has_a_successor() {
     run(async {
         for (speaks, keys) in [(Speaks::Http1, ""), (Speaks::Http2, ", protocol: http2")] {
             let replica = Replica::responding(speaks, "good").await;
             let keys = format!("connect: {{idle_min: 1, idle_max: 2, idle_timeout: 8s{keys}}}");
             let proxy = setup(&[replica.address()], &keys).start();
-            let opened = "curtail_connections_opened_total";
-            let metrics = proxy.until(|metrics| metrics.sum(opened, &[]) == 2).await;
-            assert_eq!(metrics.sum("curtail_connections_open", &[]), 2, "{keys}");
+            proxy.until(|metrics| metrics.sum("curtail_connections_opened_total", &[]) == 2).await;
         }
     });
 }
