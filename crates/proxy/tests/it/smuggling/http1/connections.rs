@@ -162,6 +162,12 @@ pub(super) const HOP_BY_HOP: &[Http1Case] = &[
         ),
         PLAIN,
     ),
+    (
+        "h2c, and http2-settings that connection does not name",
+        "9113 3.1",
+        get!("connection: upgrade\r\nupgrade: h2c\r\nhttp2-settings: AAMAAABkAAQAAP__"),
+        &[Sees("GET /@ | host: h | http2-settings: AAMAAABkAAQAAP__"), Next],
+    ),
     ("h2c in upper case", "9113 3.1", get!("connection: upgrade\r\nupgrade: H2C"), PLAIN),
     ("h2c in a list", "9113 3.1", get!("connection: upgrade\r\nupgrade: websocket, h2c"), PLAIN),
     (

@@ -146,6 +146,13 @@ pub(super) const MEANINGS: &[Http2Case] = &[
     ("proxy-connection", "9113 8.2.2", get![("proxy-connection", "close")], None, MALFORMED),
     ("upgrade", "9113 8.2.2", get![("upgrade", "h2c")], None, MALFORMED),
     (
+        "http2-settings, which has a meaning only with an upgrade to h2c",
+        "9113 3.1",
+        get![("http2-settings", "AAMAAABkAAQAAP__")],
+        None,
+        &[Sees("GET /@ | http2-settings: AAMAAABkAAQAAP__ | host: h"), Next],
+    ),
+    (
         "te: trailers",
         "9113 8.2.2",
         get![("te", "trailers")],
