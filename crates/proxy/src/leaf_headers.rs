@@ -3,6 +3,11 @@
 use curtail_policy::{Load, TieId, TieRole};
 use curtail_units::Duration;
 
+/// `curtail-leaf` of a request that the leaf has no room for; its server has not seen the request.
+pub(crate) const LEAF_REFUSED: &[u8] = b"refused";
+/// `curtail-leaf` of a copy that the leaf has dropped, because its twin has started.
+pub(crate) const LEAF_TWIN_STARTED: &[u8] = b"twin-started";
+
 pub(crate) fn write_tie(id: TieId, role: TieRole, twin: &str) -> String {
     let role = match role {
         TieRole::First => "first",

@@ -5,6 +5,7 @@ use crate::driver::Upstream;
 use crate::fan_out::{self, FanOut};
 use crate::holdout::{self, Draw};
 use crate::leaf::{Admission, Leaf, LeafPermit, TWIN_STARTED_PATH};
+use crate::leaf_headers::{LEAF_REFUSED, LEAF_TWIN_STARTED};
 use crate::metrics::{ClientTimeout, ResponseClass};
 use crate::response::{Completion, IdleTimeout, RelayedBody};
 use crate::root::{self, NoResponse, Outgoing};
@@ -140,8 +141,8 @@ async fn admit(
     let mut queued = QueuedRequest { worker, trail: Some(trail) };
     let permit = match leaf.admit(worker, class, tie).await {
         Admission::Started(permit) => permit,
-        Admission::TwinStarted => return Err(queued.reject("twin-started", "twin_started")),
-        Admission::Refused => return Err(queued.reject("refused", "queue_full")),
+        Admission::TwinStarted => return Err(queued.reject(LEAF_TWIN_STARTED, "twin_started")),
+        Admission::Refused => return Err(queued.reject(LEAF_REFUSED, "queue_full")),
     };
     let mut trail = queued.trail.take().expect("it was not rejected");
     trail.leaf_wait = Some(worker.shared.process_state.clock.now().since(trail.started));
@@ -420,11 +421,11 @@ struct QueuedRequest<'w> {
 
 impl QueuedRequest<'_> {
     /// Responds that the leaf does not send the request to its server.
-    fn reject(mut self, leaf_header: &'static str, error: &'static str) -> ProxyResponse {
+    fn reject(mut self, leaf_header: &'static [u8], error: &'static str) -> ProxyResponse {
         let status = StatusCode::SERVICE_UNAVAILABLE;
         self.end(Some(status), error);
         let (mut head, body) = own(status, error, "");
-        head.fields.push(Known::CurtailLeaf, leaf_header.as_bytes());
+        head.fields.push(Known::CurtailLeaf, leaf_header);
         (head, body)
     }
 
@@ -512,6 +513,8 @@ fn respond_without_replica(
 ) -> ProxyResponse {
     let (status, error) = status_without_replica(why);
     let is_full = why == NoResponse::UpstreamFull;
+    let limit = NoResponse::RequestFailure(RequestFailure::Failed(Failure::ConnectionLimit));
+    let is_refused_by_leaf = trail.is_at_leaf && why == limit;
     // The upstream does not count a rejected request.
     let upstream = Some(upstream).filter(|_| !is_full);
     record_own(worker, upstream, trail, (Some(status), Some(error)));
@@ -519,6 +522,10 @@ fn respond_without_replica(
     if is_full {
         // The smallest time: a request in flight may end at any moment.
         head.fields.append(b"retry-after", b"1");
+    }
+    if is_refused_by_leaf {
+        // The root does not count it against the leaf: its server has not seen the request.
+        head.fields.push(Known::CurtailLeaf, LEAF_REFUSED);
     }
     (head, body)
 }

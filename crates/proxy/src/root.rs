@@ -7,6 +7,7 @@ mod straight;
 
 use crate::config::FAILED_STATUSES;
 use crate::driver::{Driver, Effects, Upstream, UpstreamFull};
+use crate::leaf_headers::LEAF_TWIN_STARTED;
 use crate::metrics::ResponseClass;
 use crate::replica::Replica;
 use crate::response::{BufferedResponse, WinningResponse, take_small};
@@ -406,7 +407,7 @@ impl Outgoing {
     fn outcome(&self, response: &BufferedResponse) -> Outcome {
         let ResponseHead { status, fields } = &response.head;
         if let Some(leaf) = fields.get(Known::CurtailLeaf) {
-            return if leaf == b"twin-started" { Outcome::TwinStarted } else { Outcome::Refused };
+            return if leaf == LEAF_TWIN_STARTED { Outcome::TwinStarted } else { Outcome::Refused };
         }
         // gRPC reports UNAVAILABLE (14) with status 200, and in the headers if there is no body.
         let is_unavailable =

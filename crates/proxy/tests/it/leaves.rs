@@ -24,6 +24,10 @@ struct Gated {
 impl Gated {
     /// `keys` are further keys of the leaf; the server responds with its name.
     async fn start(name: &'static str, keys: &str) -> Self {
+        Self::with_concurrency(name, 1, keys).await
+    }
+
+    async fn with_concurrency(name: &'static str, concurrency: usize, keys: &str) -> Self {
         let gate = Arc::new(Semaphore::new(0));
         let opens = Arc::clone(&gate);
         let server = Replica::start(Speaks::Http1, move |_| {
@@ -35,7 +39,7 @@ impl Gated {
         })
         .await;
         let leaf = Proxy::of_leaves(&[format!(
-            "{{name: leaf, address: \"127.0.0.1:0\", server: \"http://{}\", concurrency: 1{keys}}}",
+            "{{name: leaf, address: \"127.0.0.1:0\", server: \"http://{}\", concurrency: {concurrency}{keys}}}",
             server.address()
         )]);
         Self { leaf, server, gate }

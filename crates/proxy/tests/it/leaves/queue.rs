@@ -226,3 +226,24 @@ fn what_roots_and_leaves_say_to_each_other_is_not_taken_from_clients() {
         );
     });
 }
+
+#[test]
+fn a_leaf_at_its_limit_of_connections_refuses_and_is_not_ejected() {
+    run(async {
+        let gated = Gated::with_concurrency("a", 2, ", connect: {connections_max: 1}").await;
+        let root = Setup::before(&[gated.address()]).upstream("retry: false").start();
+        let busy = gated.keep_busy().await;
+        let mut client = Client::connect(root.address(), Version::HTTP_11).await;
+        for _ in 0..10 {
+            let refused = client.get("/").await;
+            assert_eq!(refused.status, StatusCode::SERVICE_UNAVAILABLE);
+            assert_eq!(refused.error(), Some("connection_limit"));
+        }
+        let metrics = root.metrics().await;
+        let responded = "curtail_attempts_responded_total";
+        assert_eq!(metrics.sum(responded, &[("outcome", "refused")]), 10, "{metrics}");
+        assert_eq!(metrics.sum("curtail_replica_ejections_total", &[]), 0, "{metrics}");
+        gated.respond_once();
+        busy.await.expect("no panic");
+    });
+}
