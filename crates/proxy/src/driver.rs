@@ -19,6 +19,7 @@ use crate::config::{NamedUpstream, ReplicaConfig, ZoneSide};
 use crate::discovery::Discovery;
 use crate::group::Group;
 use crate::guard::{Guard, Step};
+use crate::health::CheckPermits;
 use crate::holdout::{Holdout, measured};
 use crate::journal::Journal;
 use crate::metrics::{ResponseClass, UpstreamMetrics};
@@ -67,6 +68,7 @@ pub(crate) struct Upstream {
     pub(crate) auto: Option<AutoRemedy>,
     pub(crate) group: Option<Arc<Group>>,
     pub(crate) in_flight_limit: InFlightLimit,
+    pub(crate) check_permits: CheckPermits,
     root: Mutex<Root>,
 }
 
@@ -147,6 +149,7 @@ impl Upstream {
             auto: is_auto.then(|| AutoRemedy::new(config.holdout, now)),
             group,
             in_flight_limit: InFlightLimit::new(config.in_flight_max),
+            check_permits: CheckPermits::default(),
             root: Mutex::new(root),
         };
         let mut root = upstream.lock();

@@ -7,7 +7,7 @@
 //!
 //! One thread checks all replicas, so that a busy worker fails no check. Each replica has a connection of its own for
 //! checks: the limits of the connections for requests fail no check either.
-//! **Limits**: [`CHECKS_MAX`] checks at once; responses of [`LIMITS`].
+//! **Limits**: [`CHECKS_MAX`] checks of an upstream at once; responses of [`LIMITS`].
 
 mod request;
 
@@ -27,7 +27,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use tokio::sync::{Semaphore, watch};
 
-/// Maximum number of checks at once: a start with many replicas must not open a connection to all of them together.
+/// Maximum number of checks of an upstream at once: a start with many replicas must not open a connection to all of them
+/// together. Checks that hang delay no other upstream.
 const CHECKS_MAX: usize = 64;
 
 const LIMITS: ClientLimits = ClientLimits { body_bytes_max: 1 << 20, idle_max: 1 };
@@ -54,16 +55,19 @@ curtail_units::labels!(CheckResult {
 });
 
 /// What all checks share.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(crate) struct HealthChecks {
     /// Changes when replicas or keys may have changed.
     changes: watch::Sender<()>,
-    permits: Semaphore,
 }
 
-impl Default for HealthChecks {
+/// The permits of the checks of one upstream.
+#[derive(Debug)]
+pub(crate) struct CheckPermits(Semaphore);
+
+impl Default for CheckPermits {
     fn default() -> Self {
-        Self { changes: watch::Sender::new(()), permits: Semaphore::new(CHECKS_MAX) }
+        Self(Semaphore::new(CHECKS_MAX))
     }
 }
 
@@ -292,7 +296,7 @@ async fn watch(
         if due <= clock.now() {
             let result = {
                 // It is never closed.
-                let _permit = shared.health_checks.permits.acquire().await;
+                let _permit = upstream.check_permits.0.acquire().await;
                 request::check(&replica.health, &config, &clock).await
             };
             upstream.health_checked(id, &replica, &config, result);

@@ -5,6 +5,7 @@ use crate::certificates::Authority;
 use crate::client::Client;
 use crate::deadline::run;
 use crate::directory::Directory;
+use crate::metrics::Metrics;
 use crate::operation::journal::replayed;
 use crate::proxy::{Proxy, Setup};
 use crate::raw_replica::{RawReplica, serve};
@@ -287,7 +288,7 @@ fn a_connection_passes_a_check_only_with_its_tls_handshake() {
         };
         let proxy = health(&authority).start();
         let passed = |result: &'static str| {
-            move |metrics: &crate::metrics::Metrics| {
+            move |metrics: &Metrics| {
                 metrics.sum("curtail_health_checks_total", &[("result", result)]) >= 2
             }
         };
@@ -312,7 +313,7 @@ fn a_check_without_a_response_fails_and_does_not_stop_the_others() {
             "health_check: {http: /healthz, interval: 100ms, timeout: 50ms, unhealthy_after: 1}";
         let proxy = Setup::before(&[silent.address(), good.address()]).upstream(keys).start();
         let count = |result| {
-            move |metrics: &crate::metrics::Metrics| {
+            move |metrics: &Metrics| {
                 metrics.sum("curtail_health_checks_total", &[("result", result)]) >= 3
             }
         };
@@ -323,5 +324,34 @@ fn a_check_without_a_response_fails_and_does_not_stop_the_others() {
         assert_eq!(healthy, [false, true]);
         let error = shown[0]["health"]["error"].as_str().expect("it failed");
         assert!(error.contains("no complete response within 50 ms"), "{error}");
+    });
+}
+
+#[test]
+fn checks_that_hang_delay_no_other_upstream() {
+    run(async {
+        // More replicas than the proxy checks at once.
+        let (mut silent, mut urls) = (Vec::new(), Vec::new());
+        for _ in 0..70 {
+            let replica = RawReplica::silent().await;
+            urls.push(format!("http://{}", replica.address()));
+            silent.push(replica);
+        }
+        let good = RawReplica::start(|wire, record, _| serve(wire, record, "good")).await;
+        let check = "health_check: {http: /healthz, interval: 100ms, timeout: 50ms}";
+        let yaml = Setup::before(&[good.address()]).upstream(check).yaml();
+        let hanging = format!(
+            "  hanging:\n    replicas: [{}]\n    health_check: {{http: /healthz, timeout: 1m, interval: 1m}}\n",
+            urls.join(", ")
+        );
+        let proxy = Proxy::start(&(yaml + &hanging), &Options::default());
+        let checked = || silent.iter().filter(|one| one.record().open_connections() > 0).count();
+        let count = |metrics: &Metrics, result| {
+            metrics.sum("curtail_health_checks_total", &[("result", result)])
+        };
+        let metrics = proxy.until(|_| checked() >= 64).await;
+        let before = count(&metrics, "passed");
+        let metrics = proxy.until(|metrics| count(metrics, "passed") >= before + 3).await;
+        assert_eq!(count(&metrics, "failed"), 0, "those of the others still hang");
     });
 }
