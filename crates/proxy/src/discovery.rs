@@ -30,6 +30,7 @@ pub(crate) use schedule::run;
 use crate::StartError;
 use crate::config::{DiscoveryConfig, DiscoverySource, DnsConfig};
 use crate::driver::Upstream;
+use control_plane::FileReader;
 use curtail_metrics::{CounterVec, Counts};
 use curtail_units::{Duration, Instant, Rng};
 use endpoint_list::{EndpointList, ListLimits, SourceResponse};
@@ -80,6 +81,7 @@ pub(crate) struct Discovery {
     /// Notified when the first response has been applied.
     applied: Condvar,
     metrics: DiscoveryMetrics,
+    files: FileReader,
 }
 
 #[derive(Debug)]
@@ -155,6 +157,7 @@ impl Discovery {
             }),
             applied: Condvar::new(),
             metrics: DiscoveryMetrics::default(),
+            files: FileReader::default(),
         }
     }
 

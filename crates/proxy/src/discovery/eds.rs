@@ -43,19 +43,38 @@ const FIRST_ASSIGNMENT_MAX: Duration = Duration::from_secs(15);
 /// Wait before a rejection is sent, which doubles with each further one.
 const REJECTION_DELAY_MIN: Duration = Duration::from_secs(1);
 const REJECTION_DELAY_MAX: Duration = Duration::from_secs(30);
+/// The next stream begins at most this time after one that the control plane has ended without an error: control planes
+/// limit the age of their streams.
+const REOPEN_MAX: Duration = Duration::from_secs(1);
+/// The error of a stream that ends before its assignment.
+const ENDED: &str = "the control plane has ended the stream";
 /// A control plane sends nothing, not even headers, until it has an assignment. Pings find one that is gone.
 const HEAD_MAX: curtail_units::Duration = curtail_units::Duration::from_secs(1 << 30);
 
 /// A session with a control plane; returns why it has ended.
 pub(super) async fn run(source: &EdsSource, feed: &mut Feed) -> Result<Infallible, String> {
-    let client = client(&source.server, &source.access, (Protocol::Http2, 0))?;
+    loop {
+        run_stream(source, feed).await?;
+        // Proxies that lost a control plane together do not come back together.
+        let wait = REOPEN_MAX.mul_f64(1.0 - feed.jitter() / 2.0);
+        feed.wait_for(tokio::time::sleep(wait)).await;
+    }
+}
+
+/// One stream, until the control plane ends it without an error, after it has sent the assignment.
+///
+/// # Errors
+/// Any other end of the stream.
+async fn run_stream(source: &EdsSource, feed: &mut Feed) -> Result<(), String> {
+    let files = feed.files();
+    let client = client(&files, &source.server, &source.access, (Protocol::Http2, 0)).await?;
     let (requests, receiver) = mpsc::channel(REQUESTS_MAX);
     let mut subscription = DiscoveryRequest::new(source);
     send(&requests, &subscription).await?;
     let mut request = Request::new(RequestBody(receiver));
     *request.method_mut() = Method::POST;
     *request.uri_mut() = Uri::from_static(PATH);
-    *request.headers_mut() = headers(source.access.token_file.as_deref())?;
+    *request.headers_mut() = headers(&files, source.access.token_file.as_deref()).await?;
     let fields = request.headers_mut();
     fields.insert(header::TE, HeaderValue::from_static("trailers"));
     fields.insert(header::CONTENT_TYPE, HeaderValue::from_static("application/grpc"));
@@ -67,7 +86,8 @@ pub(super) async fn run(source: &EdsSource, feed: &mut Feed) -> Result<Infallibl
     }
     let (head, body) = response.into_parts();
     let mut messages = Messages { body, buffer: BytesMut::new(), headers: head.headers };
-    let mut message = wait_for_first(feed, source, messages.next()).await?;
+    let first = wait_for_first(feed, source, messages.next()).await?;
+    let mut message = first.ok_or(ENDED)?;
     let (mut has_assignment, mut delay) = (false, REJECTION_DELAY_MIN);
     loop {
         let response = DiscoveryResponse::decode(&message)?;
@@ -97,7 +117,11 @@ pub(super) async fn run(source: &EdsSource, feed: &mut Feed) -> Result<Infallibl
             delay = REJECTION_DELAY_MIN;
         }
         feed.wait_for(send(&requests, &subscription)).await?;
-        message = feed.wait_for(messages.next()).await?;
+        message = match feed.wait_for(messages.next()).await? {
+            Some(message) => message,
+            None if has_assignment && !is_rejected => return Ok(()),
+            None => return Err(ENDED.to_owned()),
+        };
     }
 }
 
@@ -184,15 +208,15 @@ struct Messages {
 }
 
 impl Messages {
-    /// The next message.
+    /// The next message; [`None`]: the control plane has ended the stream without an error.
     ///
     /// # Errors
-    /// When the stream ends, with the status of the control plane.
-    async fn next(&mut self) -> Result<Bytes, String> {
+    /// When the stream ends otherwise, with the status of the control plane.
+    async fn next(&mut self) -> Result<Option<Bytes>, String> {
         let mut trailers = None;
         loop {
             if let Some(message) = self.complete_message()? {
-                return Ok(message);
+                return Ok(Some(message));
             }
             match self.body.frame().await {
                 Some(Ok(frame)) => match frame.into_data() {
@@ -200,7 +224,7 @@ impl Messages {
                     Err(frame) => trailers = frame.into_trailers().ok(),
                 },
                 Some(Err(error)) => return Err(format!("the stream broke: {error}")),
-                None => return Err(status_error(trailers.as_ref(), &self.headers)),
+                None => return read_end(trailers.as_ref(), &self.headers).map(|()| None),
             }
         }
     }
@@ -226,14 +250,17 @@ impl Messages {
     }
 }
 
-/// The reason of a stream's end.
-fn status_error(trailers: Option<&HeaderMap>, headers: &HeaderMap) -> String {
-    match grpc::status(trailers, headers) {
-        Some((0, _)) => "the control plane has ended the stream".to_owned(),
+/// Reads the status at a stream's end.
+///
+/// # Errors
+/// When it is not that of success.
+fn read_end(trailers: Option<&HeaderMap>, headers: &HeaderMap) -> Result<(), String> {
+    Err(match grpc::status(trailers, headers) {
+        Some((0, _)) => return Ok(()),
         Some((12, _)) => {
             "the server has no aggregated discovery service (gRPC status 12)".to_owned()
         }
         Some((code, message)) => format!("gRPC status {code}: {}", cut(&message)),
         None => "the stream ended without grpc-status".to_owned(),
-    }
+    })
 }

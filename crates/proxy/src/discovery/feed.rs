@@ -5,6 +5,7 @@
 //! not a thousand times. A source that floods costs the thread of discovery, and no lock that a request needs.
 //! **Limits**: a feed keeps one statement; [`ENDPOINTS_MAX`].
 
+use super::control_plane::FileReader;
 use super::endpoint_list::{Part, PartName};
 use super::{Discovery, Response, schedule};
 use crate::worker::Shared;
@@ -57,6 +58,10 @@ impl Feed {
 
     pub(super) const fn discovery(&self) -> &Arc<Discovery> {
         &self.discovery
+    }
+
+    pub(super) fn files(&self) -> FileReader {
+        self.discovery.files.clone()
     }
 
     /// A number from 0 to 1 that differs between proxies.

@@ -11,7 +11,7 @@
 
 mod slices;
 
-use super::control_plane::{client, cut, headers};
+use super::control_plane::{FileReader, client, cut, headers};
 use super::feed::Feed;
 use crate::config::{ControlPlaneAccess, KubernetesSource, Protocol, ReplicaUrl};
 use bytes::{Buf as _, Bytes, BytesMut};
@@ -55,6 +55,7 @@ const ROUND_MIN: Duration = Duration::from_secs(1);
 #[derive(Debug)]
 struct Api {
     client: Arc<Client<Empty<Bytes>>>,
+    files: FileReader,
     access: ControlPlaneAccess,
     /// Path and query up to the selector.
     path: String,
@@ -71,7 +72,7 @@ enum WatchEnd {
 
 /// A session with the API server; returns why it has ended.
 pub(super) async fn run(source: &KubernetesSource, feed: &mut Feed) -> Result<Infallible, String> {
-    let api = Api::new(source)?;
+    let api = Api::new(source, feed.files()).await?;
     loop {
         let began = Instant::now();
         let mut slices = Slices::new(source.port.clone());
@@ -85,7 +86,7 @@ pub(super) async fn run(source: &KubernetesSource, feed: &mut Feed) -> Result<In
 }
 
 impl Api {
-    fn new(source: &KubernetesSource) -> Result<Self, String> {
+    async fn new(source: &KubernetesSource, files: FileReader) -> Result<Self, String> {
         let mut access = source.access.clone();
         let server = match &source.server {
             Some(server) => server.clone(),
@@ -101,26 +102,29 @@ impl Api {
             (None, Some(_)) => "default".to_owned(),
             (None, None) => {
                 let file = Path::new(SERVICE_ACCOUNT).join("namespace");
-                let text = read_small_text(&file).map_err(|error| {
-                    format!("{}: {error}: expected the key namespace", file.display())
-                })?;
-                text.trim().to_owned()
+                let read = move || {
+                    read_small_text(&file).map_err(|error| {
+                        format!("{}: {error}: expected the key namespace", file.display())
+                    })
+                };
+                files.read(read).await?.trim().to_owned()
             }
         };
         let path = format!(
             "/apis/discovery.k8s.io/v1/namespaces/{namespace}/endpointslices?labelSelector=kubernetes.io%2Fservice-name%3D{}",
             source.service
         );
-        let client = client(&server, &access, (Protocol::Http1, PAGE_BYTES_MAX))?;
-        Ok(Self { client, access, path })
+        let limits = (Protocol::Http1, PAGE_BYTES_MAX);
+        let client = client(&files, &server, &access, limits).await?;
+        Ok(Self { client, files, access, path })
     }
 
-    fn request(&self, query: &str) -> Result<Request<Empty<Bytes>>, String> {
+    async fn request(&self, query: &str) -> Result<Request<Empty<Bytes>>, String> {
         let uri = format!("{}{query}", self.path);
         let uri = uri.parse().map_err(|_| format!("{uri:?} is no path: check namespace"))?;
         let mut request = Request::new(Empty::new());
         *request.uri_mut() = uri;
-        *request.headers_mut() = headers(self.access.token_file.as_deref())?;
+        *request.headers_mut() = headers(&self.files, self.access.token_file.as_deref()).await?;
         request.headers_mut().insert(header::ACCEPT, HeaderValue::from_static("application/json"));
         Ok(request)
     }
@@ -129,7 +133,7 @@ impl Api {
     async fn list(&self, slices: &mut Slices) -> Result<String, String> {
         let mut next = String::new();
         for _ in 0..PAGES_MAX {
-            let request = self.request(&format!("&limit={PAGE_SLICES}{next}"))?;
+            let request = self.request(&format!("&limit={PAGE_SLICES}{next}")).await?;
             let sent = self.client.send(request, RESPONSE_MAX.into()).await;
             let response = sent.map_err(|error| format!("list: {error}"))?;
             if response.status != StatusCode::OK {
@@ -152,11 +156,12 @@ impl Api {
         feed: &mut Feed,
     ) -> Result<WatchEnd, String> {
         let time = WATCH + WATCH_JITTER.mul_f64(feed.jitter());
-        let request = self.request(&format!(
+        let query = format!(
             "&watch=true&allowWatchBookmarks=true&timeoutSeconds={}&resourceVersion={}",
             time.as_secs(),
             encoded(version)
-        ))?;
+        );
+        let request = feed.wait_for(self.request(&query)).await?;
         let began = Instant::now();
         let deadline = began + time + WATCH_GRACE;
         let sending = self.client.send_streaming(request, RESPONSE_MAX.into());

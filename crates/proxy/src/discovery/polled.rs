@@ -76,13 +76,12 @@ struct Fingerprint {
 
 /// Reads a file whenever it changes.
 pub(super) async fn run_file(source: &FileSource, feed: &mut Feed) -> Result<Infallible, String> {
+    let files = feed.files();
     let mut known = None;
     let mut is_good = false;
     loop {
         let path = source.path.clone();
-        let reading = tokio::task::spawn_blocking(move || read_if_changed(path, known));
-        let read = feed.wait_for(reading).await.map_err(|error| error.to_string())?;
-        match read {
+        match feed.wait_for(files.read(move || read_if_changed(path, known))).await {
             Ok(None) if is_good => feed.confirm(),
             Ok(None) => {}
             Ok(Some((fingerprint, bytes))) => {
@@ -106,11 +105,14 @@ pub(super) async fn run_http(source: &HttpSource, feed: &mut Feed) -> Result<Inf
         token_file: source.token_file.clone(),
         client_certificate: None,
     };
-    let client = client::<Empty<Bytes>>(&server, &access, (Protocol::Auto, LIST_BYTES_MAX))?;
+    let files = feed.files();
+    let limits = (Protocol::Auto, LIST_BYTES_MAX);
+    let client = client::<Empty<Bytes>>(&files, &server, &access, limits).await?;
     loop {
         let mut request = Request::new(Empty::new());
         *request.uri_mut() = source.url.path.parse().expect("the configuration has parsed it");
-        *request.headers_mut() = headers(access.token_file.as_deref())?;
+        *request.headers_mut() =
+            feed.wait_for(headers(&files, access.token_file.as_deref())).await?;
         request.headers_mut().insert(header::ACCEPT, HeaderValue::from_static("application/json"));
         let sent = feed.wait_for(client.send(request, RESPONSE_MAX.into())).await;
         let response = sent.map_err(|error| error.to_string())?;

@@ -18,6 +18,8 @@ const TYPE_URL: &str = "type.googleapis.com/envoy.config.endpoint.v3.ClusterLoad
 pub(super) enum Fault {
     /// Streams end with this gRPC status.
     Status(u8),
+    /// One stream ends without an error.
+    OneEnd,
     /// A message that claims to have a gigabyte, and has no end.
     Gigabyte,
     /// A message that is no protobuf.
@@ -213,10 +215,13 @@ async fn write(shared: Arc<Shared>, sender: body::Sender) {
                 .assignment
                 .as_ref()
                 .map(|assignment| response(state.version, state.nonces, assignment));
-            (state.fault, state.version, message)
+            let fault = state.fault;
+            state.fault = fault.filter(|fault| *fault != Fault::OneEnd);
+            (fault, state.version, message)
         };
         match (fault, message) {
             (Some(Fault::Status(code)), _) => return end(sender, code).await,
+            (Some(Fault::OneEnd), _) => return end(sender, 0).await,
             (Some(Fault::Gigabyte), _) => {
                 sender.data(Bytes::from_static(b"\0\x40\0\0\0")).await;
                 while sender.data(vec![0; 64 << 10]).await {}

@@ -1,12 +1,13 @@
 //! EDS: assignments that change, are accepted or rejected, and a control plane that is away or fails.
 
-use super::ads_server::{AdsServer, Fault, healthy};
+use super::ads_server::{AdsServer, Fault, Sent, healthy};
 use super::{
     Fleet, replicas, start, state, until_error, until_lookups, until_no_error, until_replicas,
     until_urls,
 };
 use crate::client::Client;
 use crate::deadline::run;
+use crate::logs;
 use crate::proxy::{Proxy, Setup};
 use crate::steady::Steady;
 use http::{StatusCode, Version};
@@ -114,6 +115,28 @@ fn a_control_plane_that_restarts_with_other_endpoints_of_the_same_version_is_fol
         assert_eq!((&*first.version, &*first.nonce), ("", ""), "a stream begins without a version");
         steady.stop().await;
         no_request_failed(&proxy).await;
+    });
+}
+
+#[test]
+fn a_stream_that_the_control_plane_ends_is_followed_by_another_and_is_no_failure() {
+    run(async {
+        let fleet = Fleet::start("ended.test", 66, 2, 0).await;
+        let server = AdsServer::start().await;
+        let endpoint = |nth: usize| healthy(fleet.replicas[nth].address());
+        server.set(&[&[endpoint(0)]]);
+        let proxy = start(setup(&server, "")).await;
+        until_replicas(&proxy, 1).await;
+        for nth in [1, 0] {
+            server.set_fault(Some(Fault::OneEnd));
+            server.set(&[&[endpoint(nth)]]);
+            until_urls(&proxy, &fleet.urls(&[nth])).await;
+        }
+        let is_first = |sent: &Sent| sent.nonce.is_empty();
+        assert_eq!(server.requests().iter().filter(|sent| is_first(sent)).count(), 3);
+        let failed = [("result", "failed")];
+        assert_eq!(proxy.metrics().await.sum("curtail_discovery_lookups_total", &failed), 0);
+        assert!(logs::find(&["WARN", &server.address().to_string()]).is_none());
     });
 }
 

@@ -9,7 +9,9 @@ use crate::logs;
 use crate::proxy::{Proxy, Setup};
 use crate::raw_replica::RawReplica;
 use crate::steady::Steady;
+use curtail_proxy::Options;
 use http::Version;
+use std::process::Command;
 use std::sync::{Arc, Mutex, PoisonError};
 
 /// The list of these servers.
@@ -124,5 +126,33 @@ fn a_url_is_asked_again_and_a_bad_response_changes_nothing() {
         until_replicas(&proxy, 1).await;
         steady.stop().await;
         no_request_failed(&proxy).await;
+    });
+}
+
+#[test]
+fn a_file_that_hangs_delays_no_other_source() {
+    run(async {
+        let fleet = Fleet::start("hangs.test", 73, 1, 0).await;
+        let directory = Directory::new();
+        let pipe = directory.path("pipe");
+        // The opening of a pipe waits for a writer.
+        assert!(Command::new("mkfifo").arg(&pipe).status().expect("mkfifo is there").success());
+        let targets = directory.write("targets.json", &list(&fleet, &[0]));
+        let setup = Setup::before_urls([])
+            .upstream(&format!("discovery: {{file: {{path: {}}}}}", targets.display()));
+        let pipe_source =
+            |name: &str, source: &str| format!("  {name}:\n    discovery: {{{source}}}\n",);
+        let token =
+            format!("http: {{url: \"http://127.0.0.1:1/\", token_file: {}}}", pipe.display());
+        let file = format!("file: {{path: {}}}", pipe.display());
+        let yaml = setup.yaml() + &pipe_source("a-token", &token) + &pipe_source("b-file", &file);
+        let proxy = tokio::task::spawn_blocking(move || Proxy::start(&yaml, &Options::default()));
+        let proxy = proxy.await.expect("it starts");
+        until_urls(&proxy, &fleet.urls(&[0])).await;
+        let source = pipe.display().to_string();
+        logs::until(&["WARN", "upstream=\"b-file\"", "a file was not read within 10 s"]).await;
+        logs::until(&["WARN", "upstream=\"a-token\"", &source, "was not read within 10 s"]).await;
+        // The threads end.
+        let _writer = std::fs::OpenOptions::new().read(true).write(true).open(&pipe);
     });
 }
