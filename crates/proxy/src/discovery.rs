@@ -103,8 +103,10 @@ struct State {
     last_result: Option<LookupResult>,
     last_error: Option<String>,
     last_logged: Option<Instant>,
-    /// The error of the last line in the log.
+    /// The error of the last warning in the log.
     logged_error: Option<String>,
+    /// Whether the log has the present failure.
+    is_failure_logged: bool,
 }
 
 /// A response of a source.
@@ -154,6 +156,7 @@ impl Discovery {
                 last_error: None,
                 last_logged: None,
                 logged_error: None,
+                is_failure_logged: false,
             }),
             applied: Condvar::new(),
             metrics: DiscoveryMetrics::default(),
@@ -334,7 +337,7 @@ impl DiscoverySnapshot {
 
 impl State {
     /// Logs that lookups fail or succeed again, and names without records: each change at once, and again each
-    /// [`LOG_INTERVAL`] while it lasts.
+    /// [`LOG_INTERVAL`] while it lasts. A source that fails and recovers in turns has one warning in this time.
     fn log(
         &mut self,
         upstream: &str,
@@ -347,7 +350,7 @@ impl State {
         let is_new = self.last_result != Some(result) || is_other_error;
         let is_repeated = self.last_logged.is_none_or(|at| now >= at + LOG_INTERVAL);
         if result == LookupResult::Found {
-            if is_new && self.last_result.is_some() {
+            if std::mem::take(&mut self.is_failure_logged) {
                 let what = match self.last_success {
                     Some(_) => "discovery succeeds again",
                     None => "discovery succeeds",
@@ -355,12 +358,13 @@ impl State {
                 let replicas = self.list.endpoints().map_or(0, <[_]>::len);
                 tracing::info!(upstream, %source, replicas, "{what}");
             }
-            self.logged_error = None;
             return;
         }
-        if !is_new && !is_repeated {
+        let is_in_turns = !self.is_failure_logged && self.logged_error == self.last_error;
+        if !is_repeated && (!is_new || is_in_turns) {
             return;
         }
+        self.is_failure_logged = true;
         self.last_logged = Some(now);
         self.logged_error.clone_from(&self.last_error);
         let error = self.last_error.as_deref().unwrap_or_default();

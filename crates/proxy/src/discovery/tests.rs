@@ -75,3 +75,24 @@ fn a_message_before_the_first_usable_response_is_no_success() {
     discovery.confirm(now);
     assert_eq!(discovery.read(now).last_success_age, None);
 }
+
+#[test]
+fn a_source_that_fails_and_recovers_in_turns_has_one_warning_a_minute() {
+    let discovery = session();
+    let at = |seconds| Instant::default() + Duration::from_secs(seconds);
+    let mut warned = Vec::new();
+    for second in 0..=120 {
+        let is_failure = second % 2 == 0;
+        take(&discovery, at(second), if is_failure { Err("away".to_owned()) } else { Ok(part()) });
+        let state = discovery.lock();
+        if is_failure && state.last_logged == Some(at(second)) {
+            warned.push(second);
+        }
+        assert_eq!(state.is_failure_logged, warned.last() == Some(&second), "{second}");
+    }
+    assert_eq!(warned, [0, 60, 120]);
+    // Another error is new, and a failure that lasts is logged after a minute.
+    take(&discovery, at(121), Ok(part()));
+    take(&discovery, at(122), Err("other".to_owned()));
+    assert_eq!(discovery.lock().last_logged, Some(at(122)));
+}
