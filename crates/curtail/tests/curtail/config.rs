@@ -60,9 +60,9 @@ upstreams: {search: {replicas: [\"http://127.0.0.1:8080\"]}}
     expect![[r#"
         no-boundary.yaml:1:31: trusted_proxies[1]: 10.0.0.1/8 is text: expected a range of addresses such as 10.0.0.0/8, 192.0.2.7 or "2001:db8::/32" (quoted), or "unix:" for the clients of Unix sockets
         no-boundary.yaml:1:43: trusted_proxies[2]: proxy.example.org is text: expected a range of addresses such as 10.0.0.0/8, 192.0.2.7 or "2001:db8::/32" (quoted), or "unix:" for the clients of Unix sockets
-        no-boundary.yaml:4:19: routes[0].path_prefix: "/a/../b" is not normalized: expected a path without //, . or .. segments, ; and \
-        no-boundary.yaml:5:19: routes[1].path_prefix: "/a//b" is not normalized: expected a path without //, . or .. segments, ; and \
-        no-boundary.yaml:6:19: routes[2].path_prefix: "/a;b" is not normalized: expected a path without //, . or .. segments, ; and \
+        no-boundary.yaml:4:19: routes[0].path_prefix: "/a/../b" is not normalized: expected a path without //, . or .. segments, ;, \ and NUL, in any encoding
+        no-boundary.yaml:5:19: routes[1].path_prefix: "/a//b" is not normalized: expected a path without //, . or .. segments, ;, \ and NUL, in any encoding
+        no-boundary.yaml:6:19: routes[2].path_prefix: "/a;b" is not normalized: expected a path without //, . or .. segments, ;, \ and NUL, in any encoding
         no-boundary.yaml:8:19: routes[4].path_prefix: "a" does not begin with /
     "#]]
     .assert_eq(&ended.stderr);

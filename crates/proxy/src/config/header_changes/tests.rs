@@ -135,7 +135,7 @@ fn prefixes_and_redirects_are_checked() {
         ("rewrite_prefix: v2", "rewrite_prefix: \"v2\" does not begin with /"),
         (
             "rewrite_prefix: /a/../b",
-            "rewrite_prefix: \"/a/../b\" is not normalized: expected a path without //, . or .. segments, ; and \\",
+            "rewrite_prefix: \"/a/../b\" is not normalized: expected a path without //, . or .. segments, ;, \\ and NUL, in any encoding",
         ),
         (
             "rewrite_prefix: /.curtail/x",
