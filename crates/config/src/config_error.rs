@@ -25,6 +25,8 @@ struct ConfigError {
     place: SourcePosition,
     /// The full key; empty if the error is not about a key.
     path: String,
+    /// The full paths of further keys that the error is about.
+    others: Vec<String>,
     text: String,
     cause: Cause,
 }
@@ -63,29 +65,62 @@ pub struct ConfigErrors {
     sets: Vec<String>,
     kept: Vec<ConfigError>,
     not_kept: usize,
+    /// The full paths of absent keys that the file has under a mistyped name.
+    mistyped: Vec<String>,
 }
 
 impl ConfigErrors {
     pub(crate) fn none(file: &str, sets: &[String]) -> Self {
-        Self { file: file.to_owned(), sets: sets.to_vec(), kept: Vec::new(), not_kept: 0 }
+        Self {
+            file: file.to_owned(),
+            sets: sets.to_vec(),
+            kept: Vec::new(),
+            not_kept: 0,
+            mistyped: Vec::new(),
+        }
     }
 
     /// Adds an error about a value that could not be read.
     pub(crate) fn push(&mut self, place: SourcePosition, path: &str, text: String) {
-        self.keep(ConfigError { place, path: path.to_owned(), text, cause: Cause::Unreadable });
+        self.keep(place, (path, Vec::new()), text, Cause::Unreadable);
     }
 
-    /// Adds an error about a value that is not valid.
-    pub(crate) fn push_invalid(&mut self, place: SourcePosition, path: &str, text: String) {
-        self.keep(ConfigError { place, path: path.to_owned(), text, cause: Cause::Invalid });
+    /// Adds an error about a value that is not valid, alone or beside the values at the paths `others`.
+    pub(crate) fn push_invalid(
+        &mut self,
+        place: SourcePosition,
+        (path, others): (&str, Vec<String>),
+        text: String,
+    ) {
+        self.keep(place, (path, others), text, Cause::Invalid);
     }
 
     /// Adds an error of a check beyond the text.
     pub(crate) fn push_of_check(&mut self, place: SourcePosition, path: &str, text: String) {
-        self.keep(ConfigError { place, path: path.to_owned(), text, cause: Cause::Check });
+        self.keep(place, (path, Vec::new()), text, Cause::Check);
     }
 
-    fn keep(&mut self, error: ConfigError) {
+    /// Drops the errors about the absent key at `path`, now and from now on: the file has it under a mistyped name, which
+    /// is the one error to report.
+    pub(crate) fn forget_absent(&mut self, path: String) {
+        let is_about = |error: &ConfigError| {
+            let mut about = error.others.iter().chain([&error.path]);
+            about.any(|about| is_in(about, &path))
+        };
+        self.kept.retain(|error| !is_about(error));
+        if self.mistyped.len() < CONFIG_ERRORS_MAX {
+            self.mistyped.push(path);
+        }
+    }
+
+    fn keep(
+        &mut self,
+        place: SourcePosition,
+        (path, others): (&str, Vec<String>),
+        text: String,
+        cause: Cause,
+    ) {
+        let error = ConfigError { place, path: path.to_owned(), others, text, cause };
         if self.kept.len() < CONFIG_ERRORS_MAX {
             self.kept.push(error);
         } else {
@@ -103,12 +138,9 @@ impl ConfigErrors {
 
     /// Whether `path`, a value below it or a section around it could not be read.
     pub(crate) fn is_unread(&self, path: &str) -> bool {
-        let is_in = |inner: &str, outer: &str| {
-            let rest = inner.strip_prefix(outer);
-            rest.is_some_and(|rest| rest.is_empty() || rest.starts_with(['.', '[']))
-        };
-        let mut unreadable = self.kept.iter().filter(|known| known.cause == Cause::Unreadable);
-        unreadable.any(|known| is_in(&known.path, path) || is_in(path, &known.path))
+        let unreadable = self.kept.iter().filter(|known| known.cause == Cause::Unreadable);
+        let mut unread = unreadable.map(|known| &known.path).chain(&self.mistyped);
+        unread.any(|known| is_in(known, path) || is_in(path, known))
     }
 
     pub(crate) fn is_empty(&self) -> bool {
@@ -158,6 +190,12 @@ impl ConfigErrors {
         }
         f.write_str(&error.text)
     }
+}
+
+/// Whether the path `inner` is `outer` or a path below it.
+fn is_in(inner: &str, outer: &str) -> bool {
+    let rest = inner.strip_prefix(outer);
+    rest.is_some_and(|rest| rest.is_empty() || rest.starts_with(['.', '[']))
 }
 
 impl fmt::Display for ConfigErrors {

@@ -36,10 +36,8 @@ pub fn upstream(s: &mut Section<'_>) -> UpstreamConfig {
             .optional(),
     };
     if config.remedy == RemedyMode::Auto && config.hedge.is_none() {
-        s.error(
-            "remedy",
-            "auto needs hedges, because a dry run estimates them: expected hedge: true",
-        );
+        let text = "auto needs hedges, because a dry run estimates them: expected hedge: true";
+        s.conflict("remedy", &["hedge"], text);
     }
     let hedges = config.hedge.map_or(0, |hedge| usize::from(hedge.hedges_max));
     let retries = config.retry.map_or(0, |retry| usize::from(retry.retries_max));
@@ -49,7 +47,7 @@ pub fn upstream(s: &mut Section<'_>) -> UpstreamConfig {
             "one request could become {attempts} attempts: expected hedges_max, retries_max and a tie \
              to make at most {ATTEMPTS_MAX} with the first"
         );
-        s.error("retry", text);
+        s.conflict("retry", &["hedge.hedges_max", "tie"], text);
     }
     config
 }

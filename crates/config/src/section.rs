@@ -17,7 +17,7 @@ use crate::set::place_of;
 use crate::tree::{Content, Entry, Node, join};
 use crate::value::Value;
 use crate::value_file::ValueFiles;
-use curtail_text::expectation;
+use curtail_text::{expectation, nearest};
 use serde_json::json;
 use std::cell::RefCell;
 use std::fmt::Display;
@@ -193,9 +193,12 @@ impl<'a> Section<'a> {
         }
         let Some(items) = self.items(key, &expected) else { return vec![kind.placeholder()] };
         let path = self.inner(key);
-        let mut read =
-            |(index, node): (usize, &Node)| self.value(&kind, &format!("{path}[{index}]"), node);
-        items.iter().enumerate().filter_map(&mut read).collect()
+        // A placeholder keeps the places of the later items.
+        let mut read = |(index, node): (usize, &Node)| {
+            let value = self.value(&kind, &format!("{path}[{index}]"), node);
+            value.unwrap_or_else(|| kind.placeholder())
+        };
+        items.iter().enumerate().map(&mut read).collect()
     }
 
     /// Plain values with names that users choose, in the order of the file; empty when absent.
@@ -276,7 +279,7 @@ impl<'a> Section<'a> {
     /// Reports an error if the list `key` has more than `max` entries.
     pub fn check_len(&mut self, key: &str, len: usize, max: usize) {
         if len > max {
-            self.error(key, format!("{len} of them: expected at most {max}"));
+            self.value_error(key, format!("{len} of them: expected at most {max}"));
         }
     }
 
@@ -290,7 +293,7 @@ impl<'a> Section<'a> {
         let known: Vec<&str> = known.into_iter().collect();
         if !known.contains(&name) {
             let expected = expectation(name, &known, "there is none");
-            self.error(key, format!("{name:?} is no {noun}: {expected}"));
+            self.value_error(key, format!("{name:?} is no {noun}: {expected}"));
         }
     }
 
@@ -303,7 +306,7 @@ impl<'a> Section<'a> {
         let is_below = path.contains(['.', '[']);
         let is_unread = is_below && self.is_unread(path);
         if !(self.broken || is_unread) {
-            self.push_invalid(path, text.into());
+            self.push_invalid((path, &[]), text.into());
         }
     }
 
@@ -315,7 +318,7 @@ impl<'a> Section<'a> {
     /// Adds an error about the values at `path` and at `others`. It is dropped only if one of these could not be read.
     pub fn conflict(&mut self, path: &str, others: &[&str], text: impl Into<String>) {
         if !self.is_unread(path) && !others.iter().any(|other| self.is_unread(other)) {
-            self.push_invalid(path, text.into());
+            self.push_invalid((path, others), text.into());
         }
     }
 
@@ -324,10 +327,11 @@ impl<'a> Section<'a> {
         self.log.borrow().errors.is_unread(&join(&self.path, path))
     }
 
-    fn push_invalid(&self, path: &str, text: String) {
+    fn push_invalid(&self, (path, others): (&str, &[&str]), text: String) {
         let Source::Entries(entries) = self.source else { return };
         let place = place_of(entries, path).unwrap_or(self.place);
-        self.log.borrow_mut().errors.push_invalid(place, &join(&self.path, path), text);
+        let others = others.iter().map(|other| self.inner(other)).collect();
+        self.log.borrow_mut().errors.push_invalid(place, (&self.inner(path), others), text);
     }
 }
 
@@ -364,6 +368,7 @@ impl<'a> Section<'a> {
         match self.source {
             Source::Entries(entries) => {
                 for entry in entries.iter().filter(|e| !self.known.contains(&e.key.as_str())) {
+                    self.forget_absent(entries, &entry.key);
                     self.push(entry.key_place, &self.inner(&entry.key), self.unknown(&entry.key));
                 }
             }
@@ -373,9 +378,19 @@ impl<'a> Section<'a> {
         value
     }
 
+    /// Drops the errors about the key that `mistyped` was meant for.
+    fn forget_absent(&self, entries: &[Entry], mistyped: &str) {
+        let meant = nearest(mistyped, &self.known);
+        if let Some(absent) = meant.filter(|key| entries.iter().all(|entry| entry.key != *key)) {
+            self.log.borrow_mut().errors.forget_absent(self.inner(absent));
+        }
+    }
+
     fn unknown(&self, key: &str) -> String {
         let with = self.case.as_ref().map_or(String::new(), |case| format!(" with {case}"));
-        let expected = expectation(key, &self.known, "expected no keys here");
+        let mut known = self.known.clone();
+        known.sort_unstable();
+        let expected = expectation(key, &known, "expected no keys here");
         format!("unknown key{with}: {expected}")
     }
 

@@ -206,12 +206,56 @@ upstreams:
 }
 
 #[test]
+fn a_mistyped_key_is_one_error() {
+    check(
+        "listne: 127.0.0.1:1\nupstreams: {a: {hedge: {quantil: 0.9, delay_min: 2s}}}\n",
+        expect![[r#"
+            curtail.yaml:1:1: listne: unknown key: did you mean listen?
+            curtail.yaml:2:25: upstreams.a.hedge.quantil: unknown key: did you mean quantile?"#]],
+    );
+    let absent = |s: &mut Section<'_>| {
+        let (low, high) = s.section("pair", "Two numbers.", |s| {
+            (
+                s.field("low", "A number.").default(1_u32),
+                s.field("high", "A number.").default(1_u32),
+            )
+        });
+        s.check_order(("pair.low", low), ("pair.high", high));
+    };
+    for text in ["pari: {low: 2, high: 3}", "pair: {low: 2, hihg: 3}"] {
+        let errors = read("f", text, absent).expect_err(text).to_string();
+        assert!(errors.contains("did you mean") && errors.lines().count() == 1, "{errors}");
+    }
+    let with_check = read_and_check(("f", "listne: 127.0.0.1:1\n"), &[], config, |_| {
+        vec![KeyError::new("listen", "cannot be used")]
+    });
+    let errors = with_check.expect_err("the key is mistyped").to_string();
+    assert_eq!(errors, "f:1:1: listne: unknown key: did you mean listen?");
+}
+
+#[test]
+fn an_item_that_cannot_be_read_does_not_shift_the_later_ones() {
+    let odd = |s: &mut Section<'_>| {
+        for (index, number) in s.values::<u32>("even", "Numbers.").into_iter().enumerate() {
+            if number % 2 == 1 {
+                s.value_error(&format!("even[{index}]"), "is odd");
+            }
+        }
+    };
+    let errors = read("f", "even: [2, x, 4, 5]", odd).expect_err("two errors").to_string();
+    expect![[r#"
+        f:1:11: even[1]: x is text: expected a whole number from 0 to 4294967295
+        f:1:17: even[3]: is odd"#]]
+    .assert_eq(&errors);
+}
+
+#[test]
 fn unknown_keys_are_met_with_the_nearest_known_one_or_with_all() {
     check(
         "listen: 127.0.0.1:1\nlistne: 127.0.0.1:1\ntracing: {}\n",
         expect![[r#"
-        curtail.yaml:2:1: listne: unknown key: did you mean listen?
-        curtail.yaml:3:1: tracing: unknown key: expected one of listen, journal, body_max, share, class, verbose, loads, upstreams"#]],
+            curtail.yaml:2:1: listne: unknown key: did you mean listen?
+            curtail.yaml:3:1: tracing: unknown key: expected one of body_max, class, journal, listen, loads, share, upstreams, verbose"#]],
     );
 }
 

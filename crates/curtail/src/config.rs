@@ -19,9 +19,8 @@ mod understood;
 use crate::input;
 use crate::output::print;
 use clap::{Args, Subcommand, ValueEnum};
-use curtail_config::{Key, KeyError};
+use curtail_config::{ConfigErrors, Key, KeyError};
 use curtail_proxy::StartError;
-use curtail_text::describe_error;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
@@ -129,10 +128,9 @@ fn check(kind: ConfigKind, file: &Path, sets: &[String]) -> anyhow::Result<Strin
     let lines = match kind {
         ConfigKind::Proxy => understood::lines(&check_proxy((&name, &text), sets)?),
         ConfigKind::Server => {
-            let config = crate::server::read_config(&name, &text, sets)?;
-            let error = config.check_files().err();
-            let error = error.map(|error| format!("{name}: {}", describe_error(&error)));
-            error.map_or_else(|| Ok(config.to_string()), |error| Err(ConfigCheckError(error)))?
+            let (text, read) = ((&*name, &*text), crate::server::read);
+            let config = curtail_config::read_and_check(text, sets, read, |c| c.check_files());
+            config.map_err(of_check)?.to_string()
         }
     };
     Ok(format!("{name} is correct:\n\n{lines}"))
@@ -158,10 +156,15 @@ fn check_proxy(
             "this file configures a server; check it with `curtail config --kind server check`";
         return Err(ConfigCheckError(format!("{name}: {error}")).into());
     }
-    config.map_err(|errors| match errors.are_of_checks() {
+    config.map_err(of_check)
+}
+
+/// The errors of a check; those of a correct text have an exit code of their own.
+fn of_check(errors: ConfigErrors) -> anyhow::Error {
+    match errors.are_of_checks() {
         true => ConfigCheckError(errors.to_string()).into(),
         false => errors.into(),
-    })
+    }
 }
 
 /// The errors that would prevent a start, although the text of the configuration is correct.

@@ -2,7 +2,7 @@
 
 use crate::{input, open_files};
 use clap::Args;
-use curtail_config::ConfigErrors;
+use curtail_config::{ConfigErrors, Section};
 use curtail_proxy::log::{ServiceLog, check_levels};
 use curtail_proxy::signals::{ReloadSignal, StopSignals};
 use curtail_server::{Config, Running};
@@ -96,15 +96,18 @@ impl ServerArgs {
     }
 }
 
-/// Reads a configuration, and checks its log levels.
+/// Reads the text of a configuration, changed by `sets`.
 pub(crate) fn read_config(name: &str, text: &str, sets: &[String]) -> Result<Config, ConfigErrors> {
-    curtail_config::read_with_sets(name, text, sets, |s| {
-        let config = Config::read(s);
-        if let Some(Err(error)) = config.log.as_deref().map(check_levels) {
-            s.error("log", error.to_string());
-        }
-        config
-    })
+    curtail_config::read_with_sets(name, text, sets, read)
+}
+
+/// Reads a configuration section by section, and checks its log levels.
+pub(crate) fn read(s: &mut Section<'_>) -> Config {
+    let config = Config::read(s);
+    if let Some(Err(error)) = config.log.as_deref().map(check_levels) {
+        s.value_error("log", error.to_string());
+    }
+    config
 }
 
 /// Runs the server until SIGINT or SIGTERM; a SIGHUP or a changed file reloads the configuration.

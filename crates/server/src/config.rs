@@ -3,9 +3,10 @@
 use crate::StartError;
 use crate::listener_security::SecurityFiles;
 use crate::origin::WebOrigin;
-use curtail_config::{ConfigErrors, Section, ServerTls};
+use curtail_config::{ConfigErrors, KeyError, Section, ServerTls};
 use curtail_store::Retention;
 use curtail_store::tail::Tail;
+use curtail_text::describe_error;
 use curtail_text::numbers::percent;
 use curtail_units::{Bytes, Duration, Ratio};
 use std::fmt;
@@ -87,12 +88,23 @@ impl Config {
         config
     }
 
-    /// Checks the files that the configuration names.
-    ///
-    /// # Errors
-    /// When a file cannot be read or has errors.
-    pub fn check_files(&self) -> Result<(), StartError> {
-        self.security_files().map(|_files| ())
+    /// All errors of the files that the configuration names, with their keys.
+    #[must_use]
+    pub fn check_files(&self) -> Vec<KeyError> {
+        let Self { otlp, api, .. } = self;
+        let sections = [
+            ("otlp", otlp.tls.as_ref(), otlp.tokens_file.as_deref()),
+            ("api", api.tls.as_ref(), api.tokens_file.as_deref()),
+        ];
+        let check = |(section, tls, tokens_file)| {
+            let of_tls = SecurityFiles::read(tls, None).err().map(|error| ("tls", error));
+            let of_tokens = SecurityFiles::read(None, tokens_file).err();
+            let of_tokens = of_tokens.map(|error| ("tokens_file", error));
+            of_tls.into_iter().chain(of_tokens).map(move |(key, error)| {
+                KeyError::new(format!("{section}.{key}"), describe_error(&error))
+            })
+        };
+        sections.into_iter().flat_map(check).collect()
     }
 
     /// Reads the certificates and the tokens of the receivers and of the query API.
@@ -118,7 +130,7 @@ impl Config {
                     "{} is a URL: expected a folder; the key `tables` accepts a URL",
                     data.display()
                 );
-                s.error("data", text);
+                s.value_error("data", text);
                 data
             }
         };
@@ -153,14 +165,14 @@ impl Config {
 
     fn check(&self, s: &mut Section<'_>) {
         if let Some(Err(error)) = self.tables.as_deref().map(curtail_objects::check) {
-            s.error("tables", error.to_string());
+            s.value_error("tables", error.to_string());
         }
         if let (Some(days), Some(tail)) = (self.retention.days, self.tail)
             && days <= tail.after_days
         {
             let after = tail.after_days;
             let text = format!("{after} days, but rows are kept for {days} days: expected fewer");
-            s.error("tail.after_days", text);
+            s.conflict("tail.after_days", &["retention.days"], text);
         }
     }
 }

@@ -22,6 +22,6 @@ mod table;
 
 pub use errors::describe_error;
 pub use lines::{WIDTH, cut, cut_middle, wrapped};
-pub use spelling::expectation;
+pub use spelling::{expectation, nearest};
 pub use table::Column::{Left, Rest, Right};
 pub use table::{Column, Columns, Page};

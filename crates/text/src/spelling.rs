@@ -13,7 +13,8 @@ const WORD_MAX: usize = 64;
 const LISTED_MAX: usize = 30;
 
 /// Returns the most similar word of `known`, if it is similar enough to `word`.
-fn nearest<'k>(word: &str, known: &[&'k str]) -> Option<&'k str> {
+#[must_use]
+pub fn nearest<'k>(word: &str, known: &[&'k str]) -> Option<&'k str> {
     let word: Vec<char> = word.chars().take(WORD_MAX + 1).collect();
     if word.len() > WORD_MAX {
         return None;

@@ -151,16 +151,19 @@ budget: {window: 1us, ratio: 2}
         f:2:32: balance.decay: unknown key with policy: round_robin: expected only policy
         f:3:20: hedge.delay_min: 2 s is above delay_max (1 s): expected at most that
         f:3:36: hedge.hedges_max: 0 is out of range: expected a whole number from 1 to 7
-        f:4:8: retry: one request could become 9 attempts: expected hedges_max, retries_max and a tie to make at most 8 with the first
         f:4:18: retry.backoff: 2 s is above backoff_max (1 s): expected at most that
         f:4:59: retry.overdue.delay_min: 6 s is above delay_max (5 s): expected at most that
         f:5:18: budget.window: 1us is out of range: expected a duration of at least 10ms
-        f:5:30: budget.ratio: 2 is out of range: expected a ratio from 0 to 1 (0.02 for 2 %)"#]].assert_eq(&errors);
+        f:5:30: budget.ratio: 2 is out of range: expected a ratio from 0 to 1 (0.02 for 2 %)"#]]
+    .assert_eq(&errors);
     let errors = read("f", "{hedge: {delay_min: 2s}, tie: on, leaf: {}}", upstream);
     expect![[r#"
         f:1:21: hedge.delay_min: 2 s is above delay_max (1 s): expected at most that
         f:1:31: tie.enabled: on is text: expected true or false
-        f:1:35: leaf: unknown key: expected one of balance, hedge, tie, retry, budget, timeout, remedy, slow_start"#]]
+        f:1:35: leaf: unknown key: expected one of balance, budget, hedge, remedy, retry, slow_start, tie, timeout"#]]
+    .assert_eq(&errors.expect_err("the text has errors").to_string());
+    let errors = read("f", "{retry: {retries_max: 7}, hedge: {hedges_max: 1}}", upstream);
+    expect!["f:1:9: retry: one request could become 9 attempts: expected hedges_max, retries_max and a tie to make at most 8 with the first"]
     .assert_eq(&errors.expect_err("the text has errors").to_string());
 }
 

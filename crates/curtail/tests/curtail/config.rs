@@ -363,6 +363,25 @@ access_log: {file: no-such-folder/access.log}
 }
 
 #[test]
+fn all_errors_of_a_server_and_of_its_files_are_reported_together() {
+    let text = "\
+retention: {days: many}
+otlp: {tokens_file: no-t, tls: {certificate_file: no-c.pem, key_file: no-k.pem}}
+api: {tokens_file: no-t}
+";
+    for (text, code) in [(text.to_owned(), 2), (text.replace("many", "7"), 3)] {
+        let check = ["config", "--kind", "server", "check", "-"];
+        let ended = curtail_reading(&text, &check);
+        assert_eq!((ended.code, ended.stdout.as_str()), (Some(code), ""), "{}", ended.stderr);
+        let of_files = ended.stderr.lines().skip(usize::from(code == 2));
+        expect![[r#"
+            <stdin>:2:21: otlp.tokens_file: cannot use no-t: No such file or directory (os error 2)
+            <stdin>:2:32: otlp.tls: no-c.pem: No such file or directory (os error 2)
+            <stdin>:3:20: api.tokens_file: cannot use no-t: No such file or directory (os error 2)"#]].assert_eq(&of_files.collect::<Vec<_>>().join("\n"));
+    }
+}
+
+#[test]
 fn a_configuration_of_a_server_is_recognized() {
     let ended = curtail_reading("{retention: {days: 7}}", &["config", "check", "-"]);
     assert_eq!(ended.code, Some(3), "{}", ended.stderr);
@@ -378,7 +397,7 @@ fn a_dash_is_standard_input() {
     assert!(right.stdout.starts_with("<stdin> is correct:"), "{}", right.stdout);
     let wrong = curtail_reading(&SMALL.replace("routes", "rotues"), &["config", "check", "-"]);
     assert_eq!(wrong.code, Some(2));
-    assert!(wrong.stderr.starts_with("<stdin>:1:1: routes: "), "{}", wrong.stderr);
+    assert!(wrong.stderr.starts_with("<stdin>:2:1: rotues: "), "{}", wrong.stderr);
     for command in [&["simulate"][..], &["testbed"], &["bench", "suite"]] {
         let ended = curtail_reading("nonsense: 1\n", &[command, &["-"]].concat());
         assert_eq!(ended.code, Some(2), "{command:?}: {}", ended.stderr);

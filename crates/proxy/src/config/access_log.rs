@@ -63,14 +63,15 @@ pub(super) fn read(s: &mut Section<'_>) -> AccessLogConfig {
     }
     let headers = headers.iter().enumerate().map(|(index, name)| {
         header_name(name).unwrap_or_else(|message| {
-            s.error(&format!("headers[{index}]"), message);
+            s.value_error(&format!("headers[{index}]"), message);
             String::new()
         })
     });
     let headers: Vec<_> = headers.collect();
     for (index, name) in headers.iter().enumerate() {
         if !name.is_empty() && headers[..index].contains(name) {
-            s.error(&format!("headers[{index}]"), format!("{name} is there twice"));
+            let text = format!("{name} is there twice");
+            s.value_error(&format!("headers[{index}]"), text);
         }
     }
     let slower_than = s

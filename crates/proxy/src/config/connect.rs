@@ -98,7 +98,7 @@ pub(super) fn read_for_clients(s: &mut Section<'_>) -> ConnectConfig {
         .optional();
     if proxy_protocol.is_some() && config.idle_min > 0 {
         let text = "no client could use these connections: with `proxy_protocol` each client has connections of its own; expected 0";
-        s.error("idle_min", text);
+        s.conflict("idle_min", &["proxy_protocol"], text);
     }
     ConnectConfig { proxy_protocol, ..config }
 }
@@ -108,6 +108,6 @@ pub(super) fn check_window(s: &mut Section<'_>, window: &str, streams: &str, all
     if all.get() > u64::from(WINDOW_BYTES_MAX) {
         let text =
             format!("times {streams} is {all}: expected less than 2GiB, the limit of HTTP/2");
-        s.error(window, text);
+        s.conflict(window, &[streams], text);
     }
 }

@@ -125,6 +125,9 @@ impl std::fmt::Display for DiscoveryConfig {
     }
 }
 
+/// The keys of the sources.
+const SOURCES: [&str; 6] = ["dns", "srv", "kubernetes", "eds", "file", "http"];
+
 /// The one source of a discovery.
 fn read_source(s: &mut Section<'_>) -> DiscoverySource {
     let sources = [
@@ -157,7 +160,8 @@ fn read_source(s: &mut Section<'_>) -> DiscoverySource {
     let mut sources = sources.into_iter().flatten();
     let source = sources.next();
     if source.is_none() || sources.next().is_some() {
-        s.error("dns", "expected one source: dns, srv, kubernetes, eds, file or http");
+        let text = "expected one source: dns, srv, kubernetes, eds, file or http";
+        s.conflict("dns", &SOURCES, text);
     }
     source.unwrap_or_else(|| {
         let url = <ReplicaUrl as curtail_config::Value>::placeholder();
@@ -191,13 +195,11 @@ pub(super) fn read(s: &mut Section<'_>) -> DiscoveryConfig {
     };
     if let Some(name) = &config.tls_server_name {
         if matches!(config.source, DiscoverySource::Dns(_)) {
-            s.error(
-                "tls_server_name",
-                "the URL of dns or srv has the name: expected no tls_server_name",
-            );
+            let text = "the URL of dns or srv has the name: expected no tls_server_name";
+            s.conflict("tls_server_name", &SOURCES, text);
         } else if !super::is_host(name) {
             let text = "expected a name without a port, such as search.example.org";
-            s.error("tls_server_name", format!("{name:?} is not a name: {text}"));
+            s.value_error("tls_server_name", format!("{name:?} is not a name: {text}"));
         }
     }
     config

@@ -133,7 +133,7 @@ pub(super) fn read(s: &mut Section<'_>, kind: MessageKind) -> HeaderChanges {
             Ok((name, value))
         });
         match checked {
-            Err(text) => s.error(&path, text),
+            Err(text) => s.value_error(&path, text),
             Ok((name, value)) => {
                 seen.push(name.clone());
                 if key != "add" {

@@ -54,35 +54,30 @@ pub(super) fn read(s: &mut Section<'_>) -> HealthCheckConfig {
         )
         .default(false);
     if host.is_some() && http.is_none() {
-        s.error("host", "needs the key http, whose requests have it");
+        s.conflict("host", &["http"], "needs the key http, whose requests have it");
     }
     if let Some(host) = host.as_deref().filter(|host| host.parse::<http::uri::Authority>().is_err())
     {
-        s.error(
-            "host",
-            format!(
-                "{host:?} is not a host: expected a name or an address, such as search.example.org"
-            ),
-        );
+        let text = "expected a name or an address, such as search.example.org";
+        s.value_error("host", format!("{host:?} is not a host: {text}"));
     }
     let is_path =
         |path: &str| path.starts_with('/') && path.parse::<http::uri::PathAndQuery>().is_ok();
     if let Some(path) = http.as_deref().filter(|path| !is_path(path)) {
-        s.error("http", format!("{path:?} is not a path: expected a path such as /healthz"));
+        s.value_error("http", format!("{path:?} is not a path: expected a path such as /healthz"));
     }
     let kind = match (http, grpc, tcp) {
         (Some(path), None, false) => HealthCheckKind::Http { path, host },
         (None, Some(service), false) => HealthCheckKind::Grpc { service },
         (None, None, true) => HealthCheckKind::Tcp,
         (None, None, false) => {
-            s.error("http", "a check needs a request: expected http, grpc or tcp: true");
+            let text = "a check needs a request: expected http, grpc or tcp: true";
+            s.conflict("http", &["grpc", "tcp"], text);
             HealthCheckKind::Tcp
         }
         _ => {
-            s.error(
-                "http",
-                "a check has one request: expected only one of http, grpc and tcp: true",
-            );
+            let text = "a check has one request: expected only one of http, grpc and tcp: true";
+            s.conflict("http", &["grpc", "tcp"], text);
             HealthCheckKind::Tcp
         }
     };
@@ -120,7 +115,9 @@ pub(super) fn check(
         Protocol::Http1 => false,
     };
     if matches!(config.kind, HealthCheckKind::Grpc { .. }) && !is_http2 {
-        s.error("health_check.grpc", "gRPC needs HTTP/2: expected connect.protocol: http2");
+        let text = "gRPC needs HTTP/2: expected connect.protocol: http2";
+        let others = ["replicas", "discovery", "connect.protocol"];
+        s.conflict("health_check.grpc", &others, text);
     }
 }
 

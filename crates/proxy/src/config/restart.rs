@@ -25,13 +25,13 @@ pub(super) fn read(s: &mut Section<'_>) -> RestartConfig {
         .required();
     let len = socket.as_os_str().len();
     if len > PATH_BYTES_MAX {
-        s.error(
+        s.value_error(
             "socket",
             format!("{len} bytes: expected at most {PATH_BYTES_MAX}, with room for a process ID"),
         );
     } else if len > 0 && socket.is_relative() {
         let shown = socket.display();
-        s.error("socket", format!("{shown} is relative: expected an absolute path"));
+        s.value_error("socket", format!("{shown} is relative: expected an absolute path"));
     }
     let drain = s
         .field(

@@ -72,7 +72,7 @@ fn retry(s: &mut Section<'_>) -> (Option<u8>, Option<Vec<StatusCode>>) {
         let check = |(index, status): (usize, &u16)| {
             if !(400..=599).contains(status) {
                 let text = format!("{status} is not an error status: expected 400 to 599");
-                s.error(&format!("statuses[{index}]"), text);
+                s.value_error(&format!("statuses[{index}]"), text);
             }
             StatusCode::from_u16(*status).ok()
         };

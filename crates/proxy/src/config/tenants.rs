@@ -19,7 +19,7 @@ pub(super) fn read(s: &mut Section<'_>) -> TenantsConfig {
         )
         .required();
     if http::HeaderName::try_from(&header).is_err() {
-        s.error("header", "expected the name of a header, such as x-tenant");
+        s.value_error("header", "expected the name of a header, such as x-tenant");
     }
     TenantsConfig {
         header: header.to_ascii_lowercase(),

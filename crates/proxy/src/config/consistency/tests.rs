@@ -33,6 +33,69 @@ routes:
 }
 
 #[test]
+fn independent_errors_of_a_section_are_all_reported() {
+    check(
+        "\
+listeners: [{address: \"127.0.0.1:0\"}]
+routes:
+  - {upstream: s, retry: {retries_max: 9, statuses: [200, x, 700]}}
+upstreams:
+  s:
+    replicas: [\"http://a\"]
+    health_check: {http: a, grpc: b, interval: 1ms, host: \"a b\"}
+    discovery: {dns: \"http://a_.\", file: {path: /a}, stale_max: 5, tls_server_name: a}
+    connect: {idle_min: 9, timeout: 5, proxy_protocol: v1}
+  t:
+    replicas: [\"http://a\"]
+    health_check: {grpc: b, interval: 1ms}
+    connect: {timeout: 5}
+access_log: {format: \"{nothing}\", headers: [a, a b, a]}
+",
+        expect![[r#"
+            f:3:40: routes[0].retry.retries_max: 9 is out of range: expected a whole number from 0 to 7
+            f:3:54: routes[0].retry.statuses[0]: 200 is not an error status: expected 400 to 599
+            f:3:59: routes[0].retry.statuses[1]: x is text: expected a whole number from 0 to 65535
+            f:3:62: routes[0].retry.statuses[2]: 700 is not an error status: expected 400 to 599
+            f:7:26: upstreams.s.health_check.http: "a" is not a path: expected a path such as /healthz
+            f:7:26: upstreams.s.health_check.http: a check has one request: expected only one of http, grpc and tcp: true
+            f:7:48: upstreams.s.health_check.interval: 1ms is out of range: expected a duration from 100ms to 1h
+            f:7:59: upstreams.s.health_check.host: "a b" is not a host: expected a name or an address, such as search.example.org
+            f:8:22: upstreams.s.discovery.dns: expected one source: dns, srv, kubernetes, eds, file or http
+            f:8:65: upstreams.s.discovery.stale_max: 5 is a number: expected a duration such as 10ms or 1.5s
+            f:8:85: upstreams.s.discovery.tls_server_name: the URL of dns or srv has the name: expected no tls_server_name
+            f:9:25: upstreams.s.connect.idle_min: no client could use these connections: with `proxy_protocol` each client has connections of its own; expected 0
+            f:9:37: upstreams.s.connect.timeout: 5 is a number: expected a duration such as 10ms or 1.5s
+            f:12:26: upstreams.t.health_check.grpc: gRPC needs HTTP/2: expected connect.protocol: http2
+            f:12:39: upstreams.t.health_check.interval: 1ms is out of range: expected a duration from 100ms to 1h
+            f:13:24: upstreams.t.connect.timeout: 5 is a number: expected a duration such as 10ms or 1.5s
+            f:14:1: access_log.file: missing: expected a path such as traces/day.json
+            f:14:22: access_log.format: "nothing" is not a field: expected one of time, client, listener, method, scheme, host, path, protocol, route, upstream, class, tenant, status, error, reason, request_bytes, response_bytes, duration_ms, first_byte_ms, queue_ms, replica, hedges, retries, holdout, shards, shards_missing, trace_id, attempts, lookup_ms, tcp_ms, or one of 2 more
+            f:14:48: access_log.headers[1]: "a b" is not the name of a header: expected one such as user-agent
+            f:14:53: access_log.headers[2]: a is there twice"#]],
+    );
+}
+
+#[test]
+fn a_mistyped_key_is_one_error() {
+    check(
+        "\
+listners: [{address: \"127.0.0.1:0\"}]
+routes: [{upstreams: s}]
+upstreams:
+  s: {replcas: [\"http://a\"], discovery: {flie: {path: /a}}}
+  t: {discovry: {file: {path: /a}}, health_check: {grcp: \"\"}}
+",
+        expect![[r#"
+            f:1:1: listners: unknown key: did you mean listeners?
+            f:2:11: routes[0].upstreams: unknown key: did you mean upstream?
+            f:4:7: upstreams.s.replcas: unknown key: did you mean replicas?
+            f:4:42: upstreams.s.discovery.flie: unknown key: did you mean file?
+            f:5:7: upstreams.t.discovry: unknown key: did you mean discovery?
+            f:5:52: upstreams.t.health_check.grcp: unknown key: did you mean grpc?"#]],
+    );
+}
+
+#[test]
 fn a_value_that_cannot_be_read_hides_no_error_about_other_values() {
     check(
         "\

@@ -135,7 +135,7 @@ pub(super) fn kubernetes(s: &mut Section<'_>) -> KubernetesSource {
     {
         if let Some(name) = name.filter(|name| !is_label(name)) {
             let text = "expected 1 to 63 lower-case letters, digits and hyphens";
-            s.error(key, format!("{name:?} is not a name in Kubernetes: {text}"));
+            s.value_error(key, format!("{name:?} is not a name in Kubernetes: {text}"));
         }
     }
     source
@@ -157,7 +157,7 @@ pub(super) fn eds(s: &mut Section<'_>) -> EdsSource {
     };
     for (key, text) in [("cluster", &source.cluster), ("node_id", &source.node_id)] {
         if text.is_empty() {
-            s.error(key, "expected a name, found an empty text");
+            s.value_error(key, "expected a name, found an empty text");
         }
     }
     source

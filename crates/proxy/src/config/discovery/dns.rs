@@ -108,12 +108,12 @@ pub(super) fn read(s: &mut Section<'_>) -> Option<DnsSource> {
         (Some(url), None) => (DnsRecords::Addresses, "dns", url),
         (None, Some(url)) => (DnsRecords::Srv, "srv", url),
         (Some(url), Some(_)) => {
-            s.error("dns", "expected either dns or srv");
+            s.conflict("dns", &["srv"], "expected either dns or srv");
             (DnsRecords::Addresses, "dns", url)
         }
     };
     if let Some(defect) = defect(records, &url) {
-        s.error(key, defect);
+        s.value_error(key, defect);
     }
     Some(DnsSource { records, url })
 }
