@@ -439,7 +439,7 @@ impl Pool {
             Ok(connected) => {
                 if self.is_unreachable.swap(false, Ordering::Relaxed) {
                     let (upstream, replica) = self.names();
-                    tracing::info!(upstream, replica, "connected again");
+                    tracing::info!(upstream, replica, "connected to the replica again");
                 }
                 self.counters.connected(&connected.phases);
                 let counters = Arc::clone(&self.counters);

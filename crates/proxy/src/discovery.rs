@@ -286,8 +286,10 @@ impl Discovery {
         state.last_result = Some(result);
         let after = state.list.endpoints();
         let is_changed = after != before.as_deref();
-        if is_changed {
-            log_change(upstream, &before.unwrap_or_default(), after.unwrap_or_default());
+        // A source that has none at first is a change, but no replica has changed.
+        let (before, after) = (before.unwrap_or_default(), after.unwrap_or_default());
+        if before != after {
+            log_change(upstream, &before, after);
         }
         is_changed
     }
@@ -427,7 +429,9 @@ pub(crate) fn check_responses(upstreams: &[Arc<Upstream>]) -> Result<(), StartEr
         let state = discovery.lock();
         if state.last_success.is_none() {
             let error = state.last_error.clone().unwrap_or_else(|| "no response yet".to_owned());
-            return Err(StartError::Discovery { upstream: upstream.name.clone(), error });
+            let origin = discovery.config.to_string();
+            let key = format!("upstreams.{}.discovery", upstream.name);
+            return Err(StartError::Discovery { origin, error }.within(key));
         }
     }
     Ok(())

@@ -101,10 +101,8 @@ pub enum StartError {
     #[error("restart.socket {}: {source}", socket.display())]
     Restart { socket: PathBuf, source: std::io::Error },
     /// A source of replicas has not responded, and the old process has its replicas.
-    #[error(
-        "upstreams.{upstream}.discovery: {error}: the old process, which may have replicas, serves on"
-    )]
-    Discovery { upstream: String, error: String },
+    #[error("{origin}: {error}: the old process, which may have replicas, serves on")]
+    Discovery { origin: String, error: String },
     /// A new process has taken over the listeners.
     #[error("a new process has taken over the listeners: reload that one")]
     Replaced,

@@ -5,7 +5,11 @@
 //! target hides no errors of others.
 
 use std::io::{IsTerminal as _, stderr};
+use tracing::{Event, Subscriber};
 use tracing_subscriber::filter::{Directive, LevelFilter};
+use tracing_subscriber::fmt::format::Writer;
+use tracing_subscriber::fmt::{FmtContext, FormatEvent, FormatFields};
+use tracing_subscriber::registry::LookupSpan;
 use tracing_subscriber::{EnvFilter, fmt};
 
 /// The environment variable with the levels.
@@ -57,12 +61,34 @@ pub fn log_service() -> Result<ServiceLog, LogLevelsError> {
         log.init();
         Box::new(move |filter| handle.reload(filter).unwrap_or_default())
     } else {
-        let log = log.json().with_filter_reloading();
+        let log = log.json().map_event_format(WithPid).with_filter_reloading();
         let handle = log.reload_handle();
         log.init();
         Box::new(move |filter| handle.reload(filter).unwrap_or_default())
     };
     Ok(ServiceLog { replace })
+}
+
+/// Lines of JSON with the process ID: at a restart, two processes write to one log.
+struct WithPid<F>(F);
+
+impl<S, N, F> FormatEvent<S, N> for WithPid<F>
+where
+    S: Subscriber + for<'a> LookupSpan<'a>,
+    N: for<'a> FormatFields<'a> + 'static,
+    F: FormatEvent<S, N>,
+{
+    fn format_event(
+        &self,
+        context: &FmtContext<'_, S, N>,
+        mut writer: Writer<'_>,
+        event: &Event<'_>,
+    ) -> std::fmt::Result {
+        let mut line = String::new();
+        self.0.format_event(context, Writer::new(&mut line), event)?;
+        let pid = format!("{{\"pid\":{},", std::process::id());
+        writer.write_str(&line.replacen('{', &pid, 1))
+    }
 }
 
 /// Checks the levels of a service.
@@ -115,7 +141,8 @@ fn directive(part: &str) -> Option<Directive> {
 
 #[cfg(test)]
 mod tests {
-    use super::{LevelFilter, parse};
+    use super::{LevelFilter, WithPid, fmt, parse};
+    use std::sync::Arc;
 
     #[test]
     fn levels_apply_to_their_targets_and_the_default_to_all_others() {
@@ -132,6 +159,16 @@ mod tests {
             let parsed = parse(LevelFilter::INFO, levels).expect(levels);
             assert_eq!(parsed.to_string(), filter, "{levels:?}");
         }
+    }
+
+    #[test]
+    fn a_line_of_json_has_the_process_id() {
+        let (lines, writer) = std::io::pipe().expect("a pipe");
+        let log = fmt().json().map_event_format(WithPid).with_writer(Arc::new(writer)).finish();
+        tracing::subscriber::with_default(log, || tracing::error!(upstream = "s", "{{"));
+        let line: serde_json::Value = serde_json::from_reader(lines).expect("JSON");
+        assert_eq!(line["pid"], std::process::id());
+        assert_eq!(line["fields"]["upstream"], "s");
     }
 
     #[test]

@@ -244,7 +244,14 @@ impl Exchange {
                 Event::Responded { attempt, outcome }
             }
             Err(error) => {
-                tracing::debug!(upstream = %self.driver.upstream.name, %error, "attempt failed");
+                let upstream = &self.driver.upstream.name;
+                // A failed connection and a limit have their own lines.
+                let is_broken = error.kind() == ExchangeErrorKind::Broken;
+                if is_broken && self.driver.upstream.warns_of_broken_response(now) {
+                    tracing::warn!(upstream, %error, "a replica sent no valid response; further ones within a minute are counted, and logged at level debug");
+                } else {
+                    tracing::debug!(upstream, %error, "attempt failed");
+                }
                 let failure = match error.kind() {
                     ExchangeErrorKind::Limit => Failure::ConnectionLimit,
                     ExchangeErrorKind::NotSent => Failure::NotSent,

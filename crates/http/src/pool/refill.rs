@@ -6,6 +6,8 @@
 //! A failure ends a refill; the next one begins after [`WAIT_MIN`], doubled with each failure in a row up to [`WAIT_MAX`],
 //! and up to half of this wait more, at random. A server that closes a connection at once, before a request, is a failure
 //! too.
+//! The pool logs that a server does not keep idle connections, after [`REPORTED_FAILURES`] failures in a row, and that it
+//! keeps them again.
 //! **Limits**: one refill of a pool at a time.
 
 use super::{ExchangeError, NewLease, Pool, Transport as _};
@@ -21,6 +23,8 @@ const WAIT_MAX: Duration = Duration::from_secs(30);
 /// A server that closes a new connection within this time does not keep idle connections. Servers with an idle timeout
 /// wait longer.
 pub(super) const KEPT_MIN: Duration = Duration::from_secs(2);
+/// The failures in a row after which a closed connection is no coincidence.
+const REPORTED_FAILURES: u32 = 3;
 /// The successor of a connection is opened this long before the connection reaches its idle timeout.
 const SUCCESSION_MAX: Duration = Duration::from_secs(5);
 
@@ -41,6 +45,8 @@ struct State {
     due: Instant,
     /// When the last refill succeeded, until its connections prove to be kept or not.
     filled: Option<Instant>,
+    /// Whether the log says that the server does not keep idle connections.
+    is_reported: bool,
 }
 
 impl Refills {
@@ -49,10 +55,17 @@ impl Refills {
         let mut state = self.lock();
         let begins = !state.is_running && now >= state.due;
         state.is_running |= begins;
-        if begins && state.filled.take_if(|at| now.since(*at) >= KEPT_MIN).is_some() {
+        begins
+    }
+
+    /// Ends the failures in a row once the connections of a refill are kept; returns whether the log must say so.
+    fn take_kept(&self, now: Instant) -> bool {
+        let mut state = self.lock();
+        let is_kept = state.filled.take_if(|at| now.since(*at) >= KEPT_MIN).is_some();
+        if is_kept {
             state.failures_in_row = 0;
         }
-        begins
+        is_kept && std::mem::take(&mut state.is_reported)
     }
 
     /// Ends a refill that opened nothing.
@@ -71,9 +84,13 @@ impl Refills {
         state.wait(now, jitter);
     }
 
-    /// Handles a new connection that the server closed before a request.
-    fn connection_lost(&self, now: Instant, jitter: f64) {
-        self.lock().wait(now, jitter);
+    /// Handles a new connection that the server closed before a request; returns whether the log must say so.
+    fn connection_lost(&self, now: Instant, jitter: f64) -> bool {
+        let mut state = self.lock();
+        state.wait(now, jitter);
+        let is_news = state.failures_in_row >= REPORTED_FAILURES && !state.is_reported;
+        state.is_reported |= is_news;
+        is_news
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
@@ -104,8 +121,18 @@ impl Pool {
     pub fn refill(self: &Arc<Self>, clock: &Clock, tick: std::time::Duration, jitter: f64) {
         let now = clock.now();
         // Both, because each forgets what it found.
-        if self.http1.take_early_close() | self.http2.take_early_close() {
-            self.refills.connection_lost(now, jitter);
+        let is_lost = self.http1.take_early_close() | self.http2.take_early_close();
+        if is_lost && self.refills.connection_lost(now, jitter) {
+            let (upstream, replica) = self.names();
+            tracing::warn!(
+                upstream,
+                replica,
+                idle_min = self.config.idle_min,
+                "the replica closes idle connections at once: fewer than connect.idle_min stay open"
+            );
+        } else if self.refills.take_kept(now) {
+            let (upstream, replica) = self.names();
+            tracing::info!(upstream, replica, "the replica keeps idle connections again");
         }
         if !self.is_missing_idle(now) || !self.refills.begin(now) {
             return;
@@ -164,6 +191,7 @@ mod tests {
     use crate::origin::ServerOrigin;
     use crate::pool::{Pool, Transport as _};
     use curtail_units::{Duration, Instant};
+    use std::cell::Cell;
     use std::net::{Ipv4Addr, SocketAddr};
     use std::sync::Arc;
     use tokio::net::TcpListener;
@@ -200,23 +228,28 @@ mod tests {
                 assert!(refills.begin(now), "no wait after a success");
                 refills.succeed(now);
                 now = now + KEPT_MIN;
+                assert!(!refills.take_kept(now), "nothing was reported");
             }
         }
     }
 
     #[test]
-    fn connections_that_the_server_closes_at_once_double_the_wait() {
-        let refills = Refills::default();
+    fn connections_that_the_server_closes_at_once_double_the_wait_and_are_reported_once() {
+        let (refills, reports) = (Refills::default(), Cell::new(0));
         let mut now = Instant::ZERO;
         for _ in 0..2 {
             now = fail_in_a_row(&refills, now, 0.0, |now| {
                 refills.succeed(now);
-                refills.connection_lost(now, 0.0);
+                reports.set(reports.get() + u32::from(refills.connection_lost(now, 0.0)));
+                assert!(!refills.take_kept(now + KEPT_MIN));
             });
+            assert_eq!(reports.take(), 1, "one report for failures in a row");
             assert!(refills.begin(now));
             refills.succeed(now);
             // These are kept.
+            assert!(!refills.take_kept(now));
             now = now + KEPT_MIN;
+            assert!(refills.take_kept(now) && !refills.take_kept(now), "one report");
         }
     }
 

@@ -46,6 +46,22 @@ async fn one_of_three(bad: SocketAddr) {
 }
 
 #[test]
+fn an_invalid_response_is_in_the_log_with_its_reason() {
+    run(async {
+        let invalid = RawReplica::start(|mut wire, record, _| async move {
+            record.read(&mut wire).await;
+            wire.send("SPDY/9 200 OK\r\n\r\n").await;
+        })
+        .await;
+        let proxy = Setup::before(&[invalid.address()]).start();
+        let mut client = Client::connect(proxy.address(), Version::HTTP_11).await;
+        assert_eq!(client.get("/").await.status, StatusCode::BAD_GATEWAY);
+        let address = invalid.address().to_string();
+        crate::logs::until(&["WARN", "no valid response", &address, "not a valid HTTP/1.1"]).await;
+    });
+}
+
+#[test]
 fn an_ejected_replica_is_visible_in_the_metrics_and_the_state() {
     run(async {
         let (good, bad) = (RawReplica::responding("good").await, Refusing::new());

@@ -195,6 +195,18 @@ fn a_name_that_loses_its_records_keeps_its_replicas_for_a_while() {
 }
 
 #[test]
+fn a_name_that_never_had_records_is_no_change_of_replicas() {
+    run(async {
+        let fleet = Fleet::start("none.test", 33, 1, 0).await;
+        let proxy = fleet.setup().top(&fleet.dns(", empty_max: 100ms")).start();
+        logs::until(&["WARN", "none.test", "there are no replicas"]).await;
+        until_lookups(&proxy, "empty", 3).await;
+        let line = logs::find(&["weights or zones of discovered replicas changed", "replicas=0"]);
+        assert_eq!(line, None);
+    });
+}
+
+#[test]
 fn name_servers_that_fail_for_ipv6_and_truncate_and_are_slow_are_good_enough() {
     run(async {
         let fleet = Fleet::start("halting.test", 27, 2, 2).await;

@@ -198,6 +198,26 @@ fn a_new_process_that_fails_leaves_the_old_one_alone() {
 }
 
 #[test]
+fn a_new_process_names_the_source_that_has_not_responded() {
+    run(async {
+        let directory = Directory::new();
+        let targets = directory.write("targets.json", "[{\"targets\": [\"127.0.0.1:9\"]}]");
+        let discovery = format!("discovery: {{file: {{path: {}}}}}", targets.display());
+        let setup = Setup::before_urls([]).upstream(&discovery);
+        let setup = setup.top(&keys(&directory.path("restart.sock")));
+        let old = setup.start();
+        std::fs::remove_file(&targets).expect("the file is there");
+        let failed = Proxy::try_start(&setup.yaml_at(&old), &options()).expect_err("no targets");
+        let expected = format!(
+            ".discovery: targets in {}: No such file or directory (os error 2): the old process",
+            targets.display()
+        );
+        assert!(failed.to_string().contains(&expected), "{failed}");
+        assert!(failed.key_error().is_some(), "{failed}");
+    });
+}
+
+#[test]
 fn a_path_without_a_proxy_is_an_error_and_a_stale_socket_is_replaced() {
     run(async {
         let (_replica, directory, socket, setup) = replaceable().await;
