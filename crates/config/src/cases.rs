@@ -88,11 +88,9 @@ impl<'a> CasesField<'_, 'a> {
             let values = words.iter().map(|(word, _)| enter(word, section));
             return values.last().expect("there is at least one case");
         }
+        let path = section.path_of(key, true);
         let word = match section.take(key, true) {
-            Found::Value(_, node) => {
-                let path = section.inner(key);
-                section.value(&kind, &path, node)
-            }
+            Found::Value(_, node) => section.value(&kind, &path, node),
             Found::Nothing if default.is_some() => default,
             Found::Nothing => {
                 section.missing(key, &kind.expected());

@@ -103,9 +103,9 @@ impl<'s, 'a, T: 's> Field<'s, 'a, T> {
             let key = Key::new(self.kind.expected(), presence, self.kind.schema());
             self.section.push_key(self.key, self.doc, Key { alone: self.alone, ..key });
         }
+        let path = self.section.path_of(self.key, self.alone);
         match self.section.take(self.key, self.alone) {
             Found::Value(_, node) => {
-                let path = self.section.inner(self.key);
                 let value = self.section.value(&self.kind, &path, node);
                 value.map_or(Outcome::Placeholder, Outcome::Value)
             }

@@ -1,6 +1,6 @@
 //! The kind of a key: a [`Value`] type or a few words, with optional limits.
 
-use crate::scalar::Scalar;
+use crate::scalar::{Meaning, Scalar};
 use crate::value::{ScalarError, Value};
 use serde_json::{Value as Json, json};
 
@@ -97,7 +97,8 @@ impl<'w, T: 'w> Kind<'w, T> {
 
     /// The error of a scalar that `read` rejects, with what was expected.
     pub(crate) fn describe(&self, error: ScalarError, scalar: &Scalar) -> String {
-        let defect = scalar.text().and_then(self.defect);
+        let is_empty = *scalar.meaning() == Meaning::Nothing;
+        let defect = Some(scalar.word()).filter(|_| !is_empty).and_then(self.defect);
         format!("{}: expected {}", error.describe(scalar, defect), self.expected())
     }
 

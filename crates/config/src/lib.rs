@@ -65,7 +65,7 @@ pub use schema::json_schema;
 pub use section::Section;
 pub use tls::{ServerTls, certificate_files};
 pub use tree::{NESTING_MAX, NODES_MAX, TEXT_BYTES_MAX};
-pub use value::{ScalarError, Value};
+pub use value::{ScalarError, Value, port_defect};
 pub use value_file::{FILE_BYTES_MAX, LINES_MAX, ValueFiles, read_file_bytes};
 
 use config_error::SourcePosition;

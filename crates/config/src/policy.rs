@@ -269,7 +269,7 @@ fn retry(s: &mut Section<'_>) -> RetryConfig {
     let default = RetryConfig::default();
     let config = RetryConfig {
         retries_max: s
-            .field("retries_max", "Maximum number of retries of one request, for failed and overdue attempts together.")
+            .field("retries_max", "Maximum number of retries of one request, for failed and overdue attempts together; `retry: false` for none.")
             .range(1..=EXTRA_ATTEMPTS_MAX)
             .default(default.retries_max),
         backoff: s

@@ -3,6 +3,7 @@
 //! A quantity is digits, an optional fraction, an optional space (as in our own output) and a unit: `10ms`, `1.5 s`,
 //! `64KiB`. A number without a unit, and a fraction of a nanosecond or of a byte, are rejected.
 
+use crate::scalar::shorten;
 use crate::value::ScalarError;
 
 /// The units of a quantity, the smallest first: name, and value in the smallest unit.
@@ -48,6 +49,29 @@ pub(crate) fn read(text: &str, units: Units) -> Result<u64, ScalarError> {
     }
     u64::try_from(digits(whole) * u128::from(*worth) + parts / scale)
         .map_err(|_| ScalarError::Range)
+}
+
+/// The defect of a text that [`read`] rejects; absent: it is no number.
+pub(crate) fn defect(text: &str, units: Units) -> Option<String> {
+    let end = text.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(text.len());
+    let (number, unit) = text.split_at(end);
+    let unit = unit.trim();
+    let is_known = |unit: &str| units.iter().any(|(name, _)| *name == unit);
+    if let Some(positive) = text.strip_prefix('-') {
+        return positive
+            .starts_with(|c: char| c.is_ascii_digit())
+            .then(|| "is negative".to_owned());
+    }
+    if number.is_empty() || is_known(unit) {
+        return None;
+    }
+    let names: Vec<&str> = units.iter().map(|(name, _)| *name).collect();
+    let (last, first) = names.split_last().expect("there is at least one unit");
+    let names = format!("{} or {last}", first.join(", "));
+    Some(match unit {
+        "" => format!("has no unit ({names})"),
+        _ => format!("has the unit {}, not {names}", shorten(unit)),
+    })
 }
 
 /// Writes `worth` in the largest unit that divides `worth`.

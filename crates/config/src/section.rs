@@ -394,6 +394,12 @@ impl<'a> Section<'a> {
         format!("unknown key{with}: {expected}")
     }
 
+    /// The path of the value of `key`: that of the section if a value stands in place of it.
+    pub(crate) fn path_of(&self, key: &str, alone: bool) -> String {
+        let is_alone = alone && matches!(self.source, Source::Alone(_));
+        if is_alone { self.path.clone() } else { self.inner(key) }
+    }
+
     /// Finds `key`. With `alone`, a value in place of the section stands for this key.
     pub(crate) fn take(&mut self, key: &'static str, alone: bool) -> Found<'a> {
         self.known.push(key);

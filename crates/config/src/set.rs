@@ -106,6 +106,9 @@ fn entry<'n>(
         }
         node.content = Content::Mapping(Vec::new());
     }
+    if let (Content::List(_), Ok(index)) = (&node.content, key.parse::<usize>()) {
+        return Err(format!("{key:?} lies in a list: expected an index in brackets, [{index}]"));
+    }
     let Content::Mapping(entries) = &mut node.content else {
         return Err(format!("{key:?} lies in no section: expected a path through sections"));
     };

@@ -184,24 +184,70 @@ upstreams:
 ",
         expect![[r#"
             curtail.yaml:1:1: listen: missing: expected an address with a port such as 127.0.0.1:8080 or "[::1]:8080" (quoted)
-            curtail.yaml:1:11: body_max: 64 is a number: expected a size such as 512B, 64KiB or 1.5MiB
+            curtail.yaml:1:11: body_max: 64 has no unit (B, KiB, MiB, GiB or TiB): expected a size such as 512B, 64KiB or 1.5MiB
             curtail.yaml:2:8: class: bulk is not known: expected one of interactive, batch
-            curtail.yaml:3:10: verbose: yes is text: expected true or false
+            curtail.yaml:3:10: verbose: yes is text in YAML 1.2: expected true or false
             curtail.yaml:4:14: loads[1]: much is text: expected a number such as 2 or 0.5
             curtail.yaml:4:20: loads[2]: 2ms is text: expected a number such as 2 or 0.5
             curtail.yaml:5:1: upstream: unknown key: did you mean upstreams?
-            curtail.yaml:9:9: upstreams.search.replicas[0].address: 127.0.0.1 is text: expected an address with a port such as 127.0.0.1:8080 or "[::1]:8080" (quoted)
+            curtail.yaml:9:9: upstreams.search.replicas[0]: 127.0.0.1 has no port: expected an address with a port such as 127.0.0.1:8080 or "[::1]:8080" (quoted)
             curtail.yaml:11:9: upstreams.search.replicas[1].wieght: unknown key: did you mean weight?
             curtail.yaml:12:9: upstreams.search.replicas[2].address: missing: expected an address with a port such as 127.0.0.1:8080 or "[::1]:8080" (quoted)
             curtail.yaml:12:17: upstreams.search.replicas[2].weight: 0 is out of range: expected a whole number of at least 1
             curtail.yaml:13:40: upstreams.search.balance.probes: 99 is out of range: expected a whole number from 1 to 16
             curtail.yaml:13:54: upstreams.search.balance.quantile: 99 is out of range: expected a quantile from 0 to 1 (0.99, not 99)
             curtail.yaml:14:5: upstreams.search.hedge.quantile: missing: expected a quantile from 0 to 1 (0.99, not 99)
-            curtail.yaml:15:18: upstreams.search.hedge.delay_min: 10 is a number: expected a duration such as 10ms or 1.5s
-            curtail.yaml:16:18: upstreams.search.hedge.delay_max: -1ms is text: expected a duration such as 10ms or 1.5s
+            curtail.yaml:15:18: upstreams.search.hedge.delay_min: 10 has no unit (ns, us, ms, s, m or h): expected a duration such as 10ms or 1.5s
+            curtail.yaml:16:18: upstreams.search.hedge.delay_max: -1ms is negative: expected a duration such as 10ms or 1.5s
             curtail.yaml:17:10: upstreams.index: 7 is a number: expected a section of keys
             curtail.yaml:18:9: upstreams.logs: this is a list: expected a section of keys
             curtail.yaml:19:3: upstreams.mail: nothing is here: expected a section of keys ({} for all defaults)"#]],
+    );
+}
+
+#[test]
+fn a_message_says_what_is_wrong_with_a_value() {
+    let results = [
+        one::<Duration>("5").map(|_| ()),
+        one::<Duration>("5 sec").map(|_| ()),
+        one::<Duration>("1.5").map(|_| ()),
+        one::<Duration>("soon").map(|_| ()),
+        one::<Bytes>("64KB").map(|_| ()),
+        one::<Bytes>("-1B").map(|_| ()),
+        one::<bool>("on").map(|_| ()),
+        one::<SocketAddr>("127.0.0.1:99999").map(|_| ()),
+        one::<SocketAddr>("localhost:80").map(|_| ()),
+        one::<SocketAddr>("127.0.0.1:http").map(|_| ()),
+        one::<SocketAddr>("::1:80").map(|_| ()),
+        one::<SocketAddr>("8080").map(|_| ()),
+        one::<SocketAddr>("127.0.0.1").map(|_| ()),
+        one::<SocketAddr>("':80'").map(|_| ()),
+    ];
+    let messages: Vec<String> = results.into_iter().filter_map(Result::err).collect();
+    expect![[r#"
+        f:1:6: key: 5 has no unit (ns, us, ms, s, m or h): expected a duration such as 10ms or 1.5s
+        f:1:6: key: 5 sec has the unit sec, not ns, us, ms, s, m or h: expected a duration such as 10ms or 1.5s
+        f:1:6: key: 1.5 has no unit (ns, us, ms, s, m or h): expected a duration such as 10ms or 1.5s
+        f:1:6: key: soon is text: expected a duration such as 10ms or 1.5s
+        f:1:6: key: 64KB has the unit KB, not B, KiB, MiB, GiB or TiB: expected a size such as 512B, 64KiB or 1.5MiB
+        f:1:6: key: -1B is negative: expected a size such as 512B, 64KiB or 1.5MiB
+        f:1:6: key: on is text in YAML 1.2: expected true or false
+        f:1:6: key: 127.0.0.1:99999 has the port 99999, which is above 65535: expected an address with a port such as 127.0.0.1:8080 or "[::1]:8080" (quoted)
+        f:1:6: key: localhost:80 has the name localhost, not an IP address: expected an address with a port such as 127.0.0.1:8080 or "[::1]:8080" (quoted)
+        f:1:6: key: 127.0.0.1:http has the port "http", which is not a number: expected an address with a port such as 127.0.0.1:8080 or "[::1]:8080" (quoted)
+        f:1:6: key: ::1:80 has an IPv6 address without brackets, or no port: expected an address with a port such as 127.0.0.1:8080 or "[::1]:8080" (quoted)
+        f:1:6: key: 8080 has no address: expected an address with a port such as 127.0.0.1:8080 or "[::1]:8080" (quoted)
+        f:1:6: key: 127.0.0.1 has no port: expected an address with a port such as 127.0.0.1:8080 or "[::1]:8080" (quoted)
+        f:1:6: key: ":80" has no address: 0.0.0.0 and [::] stand for all: expected an address with a port such as 127.0.0.1:8080 or "[::1]:8080" (quoted)"#]].assert_eq(&messages.join("\n"));
+    let switch = |s: &mut Section<'_>| s.switch("hedge", "Second attempts.", None, |_| ());
+    let errors = read("f", "hedge: on", switch).expect_err("a text").to_string();
+    assert_eq!(errors, "f:1:8: hedge: on is text in YAML 1.2: expected true or false");
+    check_sets(
+        "listen: 127.0.0.1:1\nupstreams: {a: {replicas: [127.0.0.1:1]}}\n",
+        &["upstreams.a.replicas.0.weight=2"],
+        expect![[
+            r#"--set upstreams.a.replicas.0.weight=2: "0" lies in a list: expected an index in brackets, [0]"#
+        ]],
     );
 }
 
@@ -406,7 +452,7 @@ fn the_traps_of_yaml_1_1_are_read_as_in_1_2_or_refused() {
     ];
     let messages: Vec<String> = results.into_iter().filter_map(Result::err).collect();
     expect![[r#"
-        f:1:6: key: no is text: expected true or false
+        f:1:6: key: no is text in YAML 1.2: expected true or false
         f:1:6: key: "true" is text: expected true or false
         f:1:6: key: 1e3 is a number with a point or an exponent: expected a whole number from 0 to 4294967295
         f:1:6: key: 012 is a number with a leading zero: expected a whole number from 0 to 4294967295
@@ -422,15 +468,15 @@ fn the_traps_of_yaml_1_1_are_read_as_in_1_2_or_refused() {
         f:1:6: key: an empty value is nothing: expected text (in quotes if it looks like a number)
         f:1:6: key: .nan is out of range: expected a number such as 2 or 0.5
         f:1:6: key: 1e999 is out of range: expected a number such as 2 or 0.5
-        f:1:6: key: 10 is a number: expected a duration such as 10ms or 1.5s
-        f:1:6: key: 10msec is text: expected a duration such as 10ms or 1.5s
+        f:1:6: key: 10 has no unit (ns, us, ms, s, m or h): expected a duration such as 10ms or 1.5s
+        f:1:6: key: 10msec has the unit msec, not ns, us, ms, s, m or h: expected a duration such as 10ms or 1.5s
         f:1:6: key: 0.5ns is out of range: expected a duration such as 10ms or 1.5s
-        f:1:6: key: 64kB is text: expected a size such as 512B, 64KiB or 1.5MiB
+        f:1:6: key: 64kB has the unit kB, not B, KiB, MiB, GiB or TiB: expected a size such as 512B, 64KiB or 1.5MiB
         f:1:6: key: 99 is out of range: expected a quantile from 0 to 1 (0.99, not 99)
         f:1:6: key: 2% is text: expected a ratio from 0 to 1 (0.02 for 2 %)
-        f:1:6: key: localhost:80 is text: expected an address with a port such as 127.0.0.1:8080 or "[::1]:8080" (quoted)
+        f:1:6: key: localhost:80 has the name localhost, not an IP address: expected an address with a port such as 127.0.0.1:8080 or "[::1]:8080" (quoted)
         f:1:11: this is not YAML: while parsing a block mapping, did not find expected key
-        f:1:6: key: "" is text: expected a path such as traces/day.json"#]].assert_eq(&messages.join("\n"));
+        f:1:6: key: "" is text: expected a path such as /path/to/file"#]].assert_eq(&messages.join("\n"));
 }
 
 #[test]
@@ -548,7 +594,7 @@ fn values_in_messages_stay_on_one_line_and_short() {
     check(
         &format!("listen: \"a\\nb\\e{}\"\n", "x".repeat(100)),
         expect![[
-            r#"curtail.yaml:1:9: listen: "a\nb\u{1b}xxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxx… is text: expected an address with a port such as 127.0.0.1:8080 or "[::1]:8080" (quoted)"#
+            r#"curtail.yaml:1:9: listen: "a\nb\u{1b}xxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxx… has no port: expected an address with a port such as 127.0.0.1:8080 or "[::1]:8080" (quoted)"#
         ]],
     );
 }

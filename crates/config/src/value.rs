@@ -4,10 +4,10 @@
 //! Quantities have a unit (`10ms`, `64KiB`), bare numbers are counts, and shares lie in [0, 1].
 
 use crate::quantity;
-use crate::scalar::{Meaning, Scalar};
+use crate::scalar::{Meaning, Scalar, shorten};
 use curtail_units::{Bytes, Duration, Quantile, Ratio};
 use serde_json::{Value as Json, json};
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
 
 /// The reason why a scalar is not a value of the expected type.
@@ -92,7 +92,7 @@ impl Value for String {
 
 impl Value for PathBuf {
     const NOUN: &'static str = "a path";
-    const DETAIL: &'static str = "such as traces/day.json";
+    const DETAIL: &'static str = "such as /path/to/file";
 
     fn read(scalar: &Scalar) -> Result<Self, ScalarError> {
         scalar.text().filter(|text| !text.is_empty()).map(Self::from).ok_or(ScalarError::Kind)
@@ -150,7 +150,13 @@ fn read_bool(scalar: &Scalar) -> Result<bool, ScalarError> {
     if let Meaning::Truth(truth) = scalar.meaning() { Ok(*truth) } else { Err(ScalarError::Kind) }
 }
 
-displayed_value!(bool, "true or false", "", read_bool, false, { "type": "boolean" });
+/// YAML 1.1 read these words as truth values.
+fn bool_defect(text: &str) -> Option<String> {
+    let is_old = matches!(text.to_ascii_lowercase().as_str(), "on" | "off" | "yes" | "no");
+    is_old.then(|| "is text in YAML 1.2".to_owned())
+}
+
+displayed_value!(bool, "true or false", "", read_bool, false, { "type": "boolean" }, bool_defect);
 
 fn read_whole<T: TryFrom<i128>>(scalar: &Scalar) -> Result<T, ScalarError> {
     let Meaning::Whole(number) = scalar.meaning() else { return Err(ScalarError::Kind) };
@@ -212,6 +218,10 @@ macro_rules! quantity_value {
                 quantity::read(text, $units).map($new)
             }
 
+            fn defect(text: &str) -> Option<String> {
+                quantity::defect(text, $units)
+            }
+
             fn write(&self) -> String {
                 quantity::write($get(*self), $units)
             }
@@ -246,12 +256,42 @@ quantity_value!(
     Self::from_kib(1)
 );
 
+/// The defect of a port in an address; absent: the port is valid.
+#[must_use]
+pub fn port_defect(port: &str) -> Option<String> {
+    let is_number = !port.is_empty() && port.bytes().all(|byte| byte.is_ascii_digit());
+    match port.parse::<u16>() {
+        Ok(_) if is_number => None,
+        _ if is_number => {
+            Some(format!("has the port {}, which is above {}", shorten(port), u16::MAX))
+        }
+        _ => Some(format!("has the port {:?}, which is not a number", shorten(port))),
+    }
+}
+
 impl Value for SocketAddr {
     const NOUN: &'static str = "an address with a port";
     const DETAIL: &'static str = "such as 127.0.0.1:8080 or \"[::1]:8080\" (quoted)";
 
     fn read(scalar: &Scalar) -> Result<Self, ScalarError> {
         scalar.text().and_then(|text| text.parse().ok()).ok_or(ScalarError::Kind)
+    }
+
+    fn defect(text: &str) -> Option<String> {
+        let Some((host, port)) = text.rsplit_once(':') else {
+            let is_port = text.parse::<u16>().is_ok();
+            return Some(if is_port { "has no address" } else { "has no port" }.to_owned());
+        };
+        let ip = host.strip_prefix('[').and_then(|host| host.strip_suffix(']'));
+        if host.is_empty() {
+            Some("has no address: 0.0.0.0 and [::] stand for all".to_owned())
+        } else if ip.is_none() && host.contains(':') {
+            Some("has an IPv6 address without brackets, or no port".to_owned())
+        } else if ip.unwrap_or(host).parse::<IpAddr>().is_err() {
+            Some(format!("has the name {}, not an IP address", shorten(host)))
+        } else {
+            port_defect(port)
+        }
     }
 
     fn write(&self) -> String {

@@ -135,7 +135,7 @@ mod tests {
             read.expect_err("there are errors").to_string()
         };
         for (content, problem) in [
-            ("10ms\n12\n", "line 2: 12 is a number: expected a duration such as 10ms or 1.5s"),
+            ("10ms\n12\n", "line 2: 12 has no unit (ns, us, ms, s, m or h): expected a duration"),
             ("10ms\n\n", "line 2: "),
             ("-1ms\n", "line 1: "),
         ] {

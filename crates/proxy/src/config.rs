@@ -298,7 +298,7 @@ impl Config {
             zone: s
                 .field("zone", "Zone of the proxy. First attempts go to replicas in this zone while these carry them; absent: the environment variable CURTAIL_ZONE, or all zones are alike.")
                 .optional(),
-            listeners: s.list("listeners", "Addresses on which the proxy accepts requests.", listener::read),
+            listeners: s.list("listeners", "Addresses on which the proxy accepts requests; absent: none.", listener::read),
             trusted_proxies: s.values::<ClientRange>(
                 "trusted_proxies",
                 "Addresses of clients that are proxies themselves, or `unix:` for those of Unix sockets. The proxy keeps the X-Forwarded-* headers of these clients, and replaces those of all other clients.",
@@ -312,7 +312,7 @@ impl Config {
             ),
             dns: s.section("dns", "Lookup of the names of `upstreams.<name>.discovery`.", discovery::read_dns),
             leaves: s.list("leaves", "Leaves: queues, each in front of one server.", leaf),
-            admin: s.optional_section("admin", "Server of metrics, health and state.", |s| {
+            admin: s.optional_section("admin", "Server of metrics, health and state; absent: none. `admin: {}` opens its default address.", |s| {
                 s.field("address", "Address to listen on; not the address of a listener or leaf.")
                     .default(SocketAddr::from((Ipv4Addr::LOCALHOST, 7301)))
             }),
@@ -469,7 +469,7 @@ fn upstream(name: &str, s: &mut Section<'_>) -> NamedUpstream {
         discovery::read,
     );
     if replicas.is_empty() && discovery.is_none() {
-        let text = "an upstream needs at least one: expected a list of addresses";
+        let text = "an upstream needs at least one replica: expected a list of addresses, or the section discovery";
         s.conflict("replicas", &["discovery"], text);
     }
     if replicas.len() > curtail_policy::REPLICAS_MAX {
@@ -512,9 +512,14 @@ fn upstream(name: &str, s: &mut Section<'_>) -> NamedUpstream {
     upstream
 }
 
+/// The name of a leaf without one.
+const LEAF_NAME_DEFAULT: &str = "leaf";
+
 fn leaf(s: &mut Section<'_>) -> LeafListener {
     LeafListener {
-        name: s.field("name", "Name in metrics and messages.").default("leaf".to_owned()),
+        name: s
+            .field("name", "Name in metrics and messages.")
+            .default(LEAF_NAME_DEFAULT.to_owned()),
         address: s.field("address", "Address to listen on; roots connect to it.").required(),
         server: s.field("server", "Address of the server.").required(),
         queue: policy::leaf(s, LeafConfig::default()),

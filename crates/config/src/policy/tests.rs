@@ -159,7 +159,7 @@ budget: {window: 1us, ratio: 2}
     let errors = read("f", "{hedge: {delay_min: 2s}, tie: on, leaf: {}}", upstream);
     expect![[r#"
         f:1:21: hedge.delay_min: 2 s is above delay_max (1 s): expected at most that
-        f:1:31: tie.enabled: on is text: expected true or false
+        f:1:31: tie: on is text in YAML 1.2: expected true or false
         f:1:35: leaf: unknown key: expected one of balance, budget, hedge, remedy, retry, slow_start, tie, timeout"#]]
     .assert_eq(&errors.expect_err("the text has errors").to_string());
     let errors = read("f", "{retry: {retries_max: 7}, hedge: {hedges_max: 1}}", upstream);

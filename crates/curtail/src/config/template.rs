@@ -17,10 +17,16 @@ const NEEDED: [&str; 5] = ["listeners", "routes", "upstreams", "admin", "upstrea
 
 const NAME: &str = "service";
 
+/// The lines of the head about these sections.
+const HEAD_OF_NEEDED: &str = "\
+# Keep the sections listeners, routes, upstreams and admin: without them, there is no port for clients, and no admin
+# port with metrics and state.
+";
+
 fn head(kind: ConfigKind) -> String {
-    let (of, check) = match kind {
-        ConfigKind::Proxy => ("proxy", "check"),
-        ConfigKind::Server => ("server", "--kind server check"),
+    let (of, check, but) = match kind {
+        ConfigKind::Proxy => ("proxy", "check", HEAD_OF_NEEDED),
+        ConfigKind::Server => ("server", "--kind server check", ""),
     };
     format!(
         "\
@@ -28,7 +34,7 @@ fn head(kind: ConfigKind) -> String {
 #
 # A line with '# ' explains the key below. '#key: value' is a key that is absent by default, with an example:
 # take the # away and it is in effect. What you do not want to change can be left out.
-# Check the file with: curtail config {check} FILE
+{but}# Check the file with: curtail config {check} FILE
 "
     )
 }

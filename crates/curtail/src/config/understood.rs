@@ -42,7 +42,10 @@ fn write(text: &mut String, config: &Config) -> std::fmt::Result {
     }
     match config.admin {
         Some(address) => writeln!(text, "admin: {address}")?,
-        None => writeln!(text, "admin: nowhere, so there are no metrics and no state page")?,
+        None => writeln!(
+            text,
+            "admin: none, so no metrics and no state page; `admin: {{}}` opens port 7301"
+        )?,
     }
     if let Some(zone) = &config.zone {
         writeln!(text, "zone: {zone}")?;

@@ -30,7 +30,7 @@ upstreams:
     let ended = curtail(&["config", "check", &file]);
     assert_eq!((ended.code, ended.stdout.as_str()), (Some(2), ""));
     expect![[r#"
-        five-errors.yaml:2:25: listeners[0].address: localhost is text: expected an address with a port such as 127.0.0.1:8080 or "[::1]:8080" (quoted), or a Unix socket such as unix:/run/curtail.sock
+        five-errors.yaml:2:25: listeners[0].address: localhost has no port: expected an address with a port such as 127.0.0.1:8080 or "[::1]:8080" (quoted), or a Unix socket such as unix:/run/curtail.sock
         five-errors.yaml:7:41: upstreams.search.replicas[1]: "127.0.0.1:8081" has no scheme: expected a replica such as http://127.0.0.1:8080, a=http://127.0.0.1:8080 or "http://127.0.0.1:8080 weight=2 zone=a", without a path, or http://unix:/run/app.sock
         five-errors.yaml:8:23: upstreams.search.hedge.quantile: 99 is out of range: expected a quantile from 0 to 1 (0.99, not 99)
         five-errors.yaml:9:21: upstreams.search.budget.ratio: 2% is text: expected a ratio from 0 to 1 (0.02 for 2 %)
@@ -181,6 +181,8 @@ fn a_valid_file_is_shown_as_the_proxy_interprets_it() {
           note: timeout 500ms is not above retry.overdue.delay_max 5s: no attempt is
               overdue while fewer than 100 latencies are known
           note: no route leads here
+          note: requests go to the replicas of the file and to those of discovery;
+              remove one of the two keys if they are the same servers
     "#]]
     .assert_eq(&ended.stdout);
 }
@@ -294,6 +296,21 @@ fn notes_name_listeners_and_weights_that_cannot_work() {
 }
 
 #[test]
+fn notes_name_discovery_that_may_surprise_and_a_summary_says_how_to_open_the_admin_port() {
+    let text = SMALL.replace("8081\"]", "8081\"], discovery: {file: {path: no-such.json}}");
+    let lines = summary(&text);
+    for line in [
+        "admin: none, so no metrics and no state page; `admin: {}` opens port 7301",
+        "  note: requests go to the replicas of the file and to those of discovery; remove one of \
+         the two keys if they are the same servers",
+        "  note: discovery.file no-such.json: No such file or directory (os error 2): there are no \
+         replicas of it before it can be read",
+    ] {
+        assert!(lines.iter().any(|shown| shown == line), "{line}: {lines:#?}");
+    }
+}
+
+#[test]
 fn errors_of_the_text_and_of_its_files_are_reported_together() {
     let file = written(
         "all-stages.yaml",
@@ -314,7 +331,7 @@ access_log: 5
         all-stages.yaml:3:57: listeners[0].tls.certificate_file: no-c.pem: No such file or directory (os error 2)
         all-stages.yaml:3:77: listeners[0].tls.key_file: no-k.pem: No such file or directory (os error 2)
         all-stages.yaml:4:15: listeners[1].address: same address as listeners[0]: expected another port
-        all-stages.yaml:4:66: listeners[1].tls.certificate_file: this is a list: expected a path such as traces/day.json
+        all-stages.yaml:4:66: listeners[1].tls.certificate_file: this is a list: expected a path such as /path/to/file
         all-stages.yaml:4:80: listeners[1].tls.key_file: no-k.pem: No such file or directory (os error 2)
         all-stages.yaml:5:21: routes[0].upstream: "t" is not defined: did you mean s?
         all-stages.yaml:7:13: access_log: 5 is a number: expected a section of keys

@@ -6,7 +6,8 @@
 //! **Limits**: the checks compare text. Two names of one server count as two replicas.
 
 use super::{
-    Config, ListenAddress, ReplicaConfig, ReplicaUrl, RouteConfig, fan_out, replica, route_limits,
+    Config, LEAF_NAME_DEFAULT, ListenAddress, ReplicaConfig, ReplicaUrl, RouteConfig, fan_out,
+    listener, replica, route_limits,
 };
 use crate::route::{self, path};
 use curtail_config::Section;
@@ -54,6 +55,8 @@ struct Port<'a> {
     /// The section that configures it.
     section: String,
     name: &'a str,
+    /// The name of a port without the key `name`.
+    name_default: &'static str,
     address: ListenAddress,
 }
 
@@ -61,18 +64,21 @@ fn check_ports(config: &Config, s: &mut Section<'_>) {
     let listeners = config.listeners.iter().enumerate().map(|(index, listener)| Port {
         section: format!("listeners[{index}]"),
         name: &listener.name,
+        name_default: listener::NAME_DEFAULT,
         address: listener.address.clone(),
     });
     let leaves = config.leaves.iter().enumerate().map(|(index, leaf)| Port {
         section: format!("leaves[{index}]"),
         name: &leaf.name,
+        name_default: LEAF_NAME_DEFAULT,
         address: ListenAddress::Tcp(leaf.address),
     });
     let ports: Vec<Port<'_>> = listeners.chain(leaves).collect();
     for (index, port) in ports.iter().enumerate() {
         if let Some(other) = ports[..index].iter().find(|other| other.name == port.name) {
+            let default = if port.name == port.name_default { ", the default," } else { "" };
             let text = format!(
-                "{:?} is also the name of {}: expected a unique name, because it labels the metrics",
+                "{:?}{default} is also the name of {}: expected a unique name, because it labels the metrics",
                 port.name, other.section
             );
             let others = [&*format!("{}.name", other.section)];

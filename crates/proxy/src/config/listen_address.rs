@@ -45,6 +45,17 @@ impl Value for ListenAddress {
         scalar.text().and_then(read).ok_or(ScalarError::Kind)
     }
 
+    fn defect(text: &str) -> Option<String> {
+        if text.starts_with('/') {
+            return Some("has no unix: before its path".to_owned());
+        }
+        match text.strip_prefix("unix:") {
+            None => SocketAddr::defect(text),
+            Some(path) if path.starts_with('/') => None,
+            Some(_) => Some("has no absolute path".to_owned()),
+        }
+    }
+
     fn write(&self) -> String {
         serde_json::Value::from(self.to_string()).to_string()
     }

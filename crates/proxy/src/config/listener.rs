@@ -4,6 +4,9 @@ use super::{ClientRange, ListenAddress};
 use curtail_config::{Scalar, ScalarError, Section, ServerTls, displayed_value};
 use std::net::IpAddr;
 
+/// The name of a listener without one.
+pub(super) const NAME_DEFAULT: &str = "in";
+
 /// An address on which clients connect.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ListenerConfig {
@@ -68,7 +71,7 @@ displayed_value!(
 
 pub(super) fn read(s: &mut Section<'_>) -> ListenerConfig {
     let listener = ListenerConfig {
-        name: s.field("name", "Name in metrics and messages.").default("in".to_owned()),
+        name: s.field("name", "Name in metrics and messages.").default(NAME_DEFAULT.to_owned()),
         address: s.field("address", "Address to listen on, or a Unix socket.").required(),
         mode: s
             .field("mode", "Mode of the file of a Unix socket: only users with permission to write can connect. Absent: by the umask of the process.")
@@ -121,8 +124,12 @@ mod tests {
             ("address: unix:/run/curtail.sock, mode: 888", Some("the mode of a file")),
             ("address: unix:/run/curtail.sock, mode: 4755", Some("the mode of a file")),
             ("mode: 0660", Some("listeners[0].mode: only a Unix socket has a file")),
-            ("address: unix:curtail.sock", Some("unix:/run/curtail.sock")),
-            ("address: /run/curtail.sock", Some("unix:/run/curtail.sock")),
+            (
+                "address: unix:curtail.sock",
+                Some("unix:curtail.sock has no absolute path: expected"),
+            ),
+            ("address: /run/curtail.sock", Some("has no unix: before its path: expected")),
+            ("address: \"127.0.0.1:65536\"", Some("has the port 65536, which is above 65535")),
         ] {
             let address = "address: \"127.0.0.1:0\", ";
             let address = if keys.starts_with("address") { "" } else { address };

@@ -1,7 +1,7 @@
 //! Replicas as values of the configuration: an address, a name that outlives the address, a weight and a
 //! zone.
 
-use curtail_config::{Scalar, ScalarError, Value, displayed_value};
+use curtail_config::{Scalar, ScalarError, Value, displayed_value, port_defect};
 use curtail_http::origin::ServerOrigin;
 use curtail_policy::Weight;
 use std::net::SocketAddr;
@@ -48,6 +48,9 @@ impl std::str::FromStr for ReplicaUrl {
 
     fn from_str(text: &str) -> Result<Self, String> {
         Self::parse(text).ok_or_else(|| {
+            if let Some(ReplicaConfig { url, .. }) = ReplicaConfig::parse(text) {
+                return format!("names, weights and zones need a file (--config): expected {url}");
+            }
             let defect = url_defect(text).unwrap_or_else(|| "is not valid".to_owned());
             let (noun, detail) = (<Self as Value>::NOUN, <Self as Value>::DETAIL);
             format!("{text:?} {defect}: expected {noun} {detail}")
@@ -103,8 +106,7 @@ fn url_defect(text: &str) -> Option<String> {
     match port {
         Some((_, port)) if port.contains(':') => says("has an IPv6 address without brackets"),
         Some((host, _)) if host.is_empty() && host_end == 0 => says("has no host"),
-        Some((_, port)) if port.parse::<u16>().is_err() => Some(format!("has the port {port:?}")),
-        Some(_) => None,
+        Some((_, port)) => port_defect(port),
         None if authority.is_empty() => says("has no host"),
         None => None,
     }
@@ -311,7 +313,7 @@ fn replica_defect(text: &str) -> Option<String> {
 
 #[cfg(test)]
 mod tests {
-    use super::{Placement, ReplicaConfig, ZoneSide, replica_defect};
+    use super::{Placement, ReplicaConfig, ReplicaUrl, ZoneSide, replica_defect};
 
     #[test]
     fn options_follow_the_address() {
@@ -355,7 +357,7 @@ mod tests {
             ("http://a:80?x=1", "has a path, ?x=1"),
             ("http://a:http", "has the port \"http\""),
             ("http://a:", "has the port \"\""),
-            ("http://a:65536", "has the port \"65536\""),
+            ("http://a:65536", "has the port 65536, which is above 65535"),
             ("http://::1:80", "has an IPv6 address without brackets"),
             ("http://:80", "has no host"),
             ("http://", "has no host"),
@@ -383,6 +385,8 @@ mod tests {
         {
             assert_eq!(replica_defect(text), None, "{text}");
         }
+        let error = "http://a weight=2".parse::<ReplicaUrl>().expect_err("it has an option");
+        assert_eq!(error, "names, weights and zones need a file (--config): expected http://a:80");
     }
 
     #[test]

@@ -61,7 +61,7 @@ pub(super) fn check(route: &RouteConfig, s: &mut Section<'_>) {
 
 fn retry(s: &mut Section<'_>) -> (Option<u8>, Option<Vec<StatusCode>>) {
     let retries_max = s
-        .field("retries_max", "Maximum number of retries of one request; 0: none. It can only lower the maximum of the upstream, which applies if this key is absent.")
+        .field("retries_max", "Maximum number of retries of one request; 0: none, also none after a refused connection and none beside an overdue attempt. It can only lower the maximum of the upstream, which applies if this key is absent.")
         .range(0..=EXTRA_ATTEMPTS_MAX)
         .optional();
     let statuses: Option<Vec<u16>> = s.optional_values(

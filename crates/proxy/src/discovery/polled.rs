@@ -17,6 +17,7 @@ use crate::config::{
 use bytes::Bytes;
 use curtail_http::small_file::read_small_file;
 use curtail_policy::Weight;
+use curtail_text::numbers::counted;
 use http::{HeaderValue, Request, StatusCode, header};
 use http_body_util::Empty;
 use serde::Deserialize;
@@ -133,8 +134,11 @@ fn take(list: &[u8], feed: &mut Feed) -> bool {
             let duplicates = duplicates(&endpoints);
             feed.report_duplicates(duplicates);
             let summary = match duplicates {
-                0 => format!("{} targets", endpoints.len()),
-                _ => format!("{} targets, {duplicates} of them duplicates", endpoints.len()),
+                0 => counted(endpoints.len() as u64, "target"),
+                _ => format!(
+                    "{}, {duplicates} of them duplicates",
+                    counted(endpoints.len() as u64, "target")
+                ),
             };
             let part = Part { endpoints, validity: Validity::UntilFailure };
             feed.set(vec![("targets".to_owned(), Ok(part))], summary);

@@ -3,8 +3,11 @@
 
 use curtail_config::Value as _;
 use curtail_policy::{RemedyMode, SAMPLES_MIN, UpstreamConfig};
-use curtail_proxy::{Config, ListenAddress, ListenerConfig, NamedUpstream, RouteConfig, Scheme};
+use curtail_proxy::{
+    Config, DiscoverySource, ListenAddress, ListenerConfig, NamedUpstream, RouteConfig, Scheme,
+};
 use curtail_units::{Duration, Quantile, Ratio};
+use std::fs::File;
 
 /// The permission to write of a file's owner.
 const OWNER_WRITES: u32 = 0o200;
@@ -72,6 +75,20 @@ pub(super) fn upstream_notes(upstream: &NamedUpstream, is_used: bool) -> Vec<Str
     let is_drained = upstream.replicas.iter().all(|one| one.placement.weight.is_zero());
     if is_drained && upstream.discovery.is_none() {
         notes.push("all weights are 0: no replica gets requests".to_owned());
+    }
+    if !upstream.replicas.is_empty() && upstream.discovery.is_some() {
+        let text = "requests go to the replicas of the file and to those of discovery; remove one of \
+                    the two keys if they are the same servers";
+        notes.push(text.to_owned());
+    }
+    let source = upstream.discovery.as_ref().map(|discovery| &discovery.source);
+    if let Some(DiscoverySource::File(file)) = source
+        && let Err(error) = File::open(&file.path)
+    {
+        let path = file.path.display();
+        notes.push(format!(
+            "discovery.file {path}: {error}: there are no replicas of it before it can be read"
+        ));
     }
     let holdout = upstream.holdout.map(|_| "holdout");
     for of in holdout.into_iter().chain(upstream.switchback.map(|_| "switchback")) {

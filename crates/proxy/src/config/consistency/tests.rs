@@ -61,14 +61,14 @@ access_log: {format: \"{nothing}\", headers: [a, a b, a]}
             f:7:48: upstreams.s.health_check.interval: 1ms is out of range: expected a duration from 100ms to 1h
             f:7:59: upstreams.s.health_check.host: "a b" is not a host: expected a name or an address, such as search.example.org
             f:8:22: upstreams.s.discovery.dns: expected one source: dns, srv, kubernetes, eds, file or http
-            f:8:65: upstreams.s.discovery.stale_max: 5 is a number: expected a duration such as 10ms or 1.5s
+            f:8:65: upstreams.s.discovery.stale_max: 5 has no unit (ns, us, ms, s, m or h): expected a duration such as 10ms or 1.5s
             f:8:85: upstreams.s.discovery.tls_server_name: the URL of dns or srv has the name: expected no tls_server_name
             f:9:25: upstreams.s.connect.idle_min: no client could use these connections: with `proxy_protocol` each client has connections of its own; expected 0
-            f:9:37: upstreams.s.connect.timeout: 5 is a number: expected a duration such as 10ms or 1.5s
+            f:9:37: upstreams.s.connect.timeout: 5 has no unit (ns, us, ms, s, m or h): expected a duration such as 10ms or 1.5s
             f:12:26: upstreams.t.health_check.grpc: gRPC needs HTTP/2: expected connect.protocol: http2
             f:12:39: upstreams.t.health_check.interval: 1ms is out of range: expected a duration from 100ms to 1h
-            f:13:24: upstreams.t.connect.timeout: 5 is a number: expected a duration such as 10ms or 1.5s
-            f:14:1: access_log.file: missing: expected a path such as traces/day.json
+            f:13:24: upstreams.t.connect.timeout: 5 has no unit (ns, us, ms, s, m or h): expected a duration such as 10ms or 1.5s
+            f:14:1: access_log.file: missing: expected a path such as /path/to/file
             f:14:22: access_log.format: "nothing" is not a field: expected one of time, client, listener, method, scheme, host, path, protocol, route, upstream, class, tenant, status, error, reason, request_bytes, response_bytes, duration_ms, first_byte_ms, queue_ms, replica, hedges, retries, holdout, shards, shards_missing, trace_id, attempts, lookup_ms, tcp_ms, or one of 2 more
             f:14:48: access_log.headers[1]: "a b" is not the name of a header: expected one such as user-agent
             f:14:53: access_log.headers[2]: a is there twice"#]],
@@ -117,8 +117,8 @@ upstreams:
             f:4:39: listeners[0].mode: only a Unix socket has a file: expected an address such as unix:/run/curtail.sock
             f:5:15: listeners[1].address: same address as listeners[0]: expected another port
             f:5:65: listeners[1].proxy_protocol.from: expected the addresses of the proxies that send the header, such as [10.0.0.0/8]: anybody else could claim any address
-            f:6:5: listeners[2].name: "in" is also the name of listeners[0]: expected a unique name, because it labels the metrics
-            f:6:15: listeners[2].address: localhost is text: expected an address with a port such as 127.0.0.1:8080 or "[::1]:8080" (quoted), or a Unix socket such as unix:/run/curtail.sock
+            f:6:5: listeners[2].name: "in", the default, is also the name of listeners[0]: expected a unique name, because it labels the metrics
+            f:6:15: listeners[2].address: localhost has no port: expected an address with a port such as 127.0.0.1:8080 or "[::1]:8080" (quoted), or a Unix socket such as unix:/run/curtail.sock
             f:8:16: routes[0].upstream: "t" is not defined: did you mean s?
             f:8:28: routes[0].timeout: soon is text: expected a duration of at least 1ms
             f:8:47: routes[0].path_prefix: "a" does not begin with /
@@ -210,7 +210,7 @@ routes: [{upstream: s}]
 admin: {address: \"[::1]:81\"}
 ",
         expect![[r#"
-            f:3:5: listeners[1].name: "in" is also the name of listeners[0]: expected a unique name, because it labels the metrics
+            f:3:5: listeners[1].name: "in", the default, is also the name of listeners[0]: expected a unique name, because it labels the metrics
             f:3:15: listeners[1].address: same address as listeners[0]: expected another port
             f:9:12: leaves[0].name: "two" is also the name of listeners[2]: expected a unique name, because it labels the metrics
             f:9:26: leaves[0].address: same address as listeners[2]: expected another port

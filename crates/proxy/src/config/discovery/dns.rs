@@ -2,7 +2,7 @@
 
 use super::AddressFamilies;
 use crate::config::ReplicaUrl;
-use curtail_config::Section;
+use curtail_config::{Scalar, ScalarError, Section, displayed_value};
 use curtail_units::Duration;
 use std::net::{IpAddr, SocketAddr};
 
@@ -96,18 +96,43 @@ pub(in crate::config) fn read_dns(s: &mut Section<'_>) -> DnsConfig {
     config
 }
 
+/// The URL of servers by a name that is looked up.
+struct NameUrl(ReplicaUrl);
+
+impl NameUrl {
+    fn parse(text: &str) -> Option<Self> {
+        ReplicaUrl::parse(text).filter(|url| url.unix_path().is_none()).map(Self)
+    }
+}
+
+impl std::fmt::Display for NameUrl {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        self.0.fmt(f)
+    }
+}
+
+displayed_value!(
+    NameUrl,
+    "the name of servers with a scheme",
+    "such as http://search.example.org, without a path",
+    |scalar: &Scalar| scalar.text().and_then(Self::parse).ok_or(ScalarError::Kind),
+    Self(ReplicaUrl::placeholder()),
+    { "type": "string", "pattern": "^https?://[^/]+/?$" },
+    |text| ReplicaUrl::defect(text).or_else(|| Some("has no name".to_owned()))
+);
+
 pub(super) fn read(s: &mut Section<'_>) -> Option<DnsSource> {
-    let dns: Option<ReplicaUrl> = s
+    let dns: Option<NameUrl> = s
         .field("dns", "Name whose A and AAAA records are the addresses of the replicas, with scheme and port. Certificates are checked for the name.")
         .optional();
-    let srv: Option<ReplicaUrl> = s
+    let srv: Option<NameUrl> = s
         .field("srv", "Name of SRV records, which have the ports and names of the replicas, with a scheme. The targets with the lowest priority value become replicas, with the weights of their records.")
         .optional();
     let (records, key, url) = match (dns, srv) {
         (None, None) => return None,
-        (Some(url), None) => (DnsRecords::Addresses, "dns", url),
-        (None, Some(url)) => (DnsRecords::Srv, "srv", url),
-        (Some(url), Some(_)) => {
+        (Some(NameUrl(url)), None) => (DnsRecords::Addresses, "dns", url),
+        (None, Some(NameUrl(url))) => (DnsRecords::Srv, "srv", url),
+        (Some(NameUrl(url)), Some(_)) => {
             s.conflict("dns", &["srv"], "expected either dns or srv");
             (DnsRecords::Addresses, "dns", url)
         }

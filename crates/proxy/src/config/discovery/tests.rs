@@ -53,7 +53,8 @@ fn names_that_cannot_be_looked_up_are_errors() {
         ("discovery: {dns: \"http://a..b\"}", "is not a valid domain name"),
         ("discovery: {srv: \"http://search.test\"}", "expected a service"),
         ("discovery: {srv: \"http://_http._tcp.a.test:8080\"}", "the records have the ports"),
-        ("discovery: {dns: \"a.test\"}", "expected the address of a server"),
+        ("discovery: {dns: \"a.test\"}", "has no scheme: expected the name of servers"),
+        ("discovery: {dns: \"http://unix:/a.sock\"}", "has no name: expected the name of servers"),
         ("replicas: []", "an upstream needs at least one"),
     ];
     for (upstream, says) in cases {
