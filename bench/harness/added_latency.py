@@ -5,9 +5,11 @@ with replicas and generator. The two blocks of a pair send the same requests at 
 disturbance longer than a block affects both. Each printed percentile has a confidence interval.
 """
 
+import contextlib
 import subprocess
+import sys
 
-from harness import load, peers, processes
+from harness import load, log_sink, peers, processes
 from harness.passthrough import LOAD_CORE, PROXY_CORE, place
 from harness.processes import ServerProcess
 from harness.store import build_server
@@ -15,8 +17,13 @@ from harness.store import build_server
 BASE = "haproxy"
 # Ports of Curtail; HAProxy has its usual ports, because both run at the same time.
 PORTS = {load.HTTP1: 21013, load.HTTP2: 21014}
-# The configuration of Curtail, and the keys that it gets in addition, by the title of the features.
-FEATURES = {"features off": ("curtail-plain", {}), "features on": ("curtail", {"access_log.file": "/dev/null"})}
+# By title: whether HAProxy has an access log, the configuration of Curtail, and the keys that it gets in addition.
+LOG = {"access_log.file": "/dev/null"}
+FEATURES = {
+    "features off": (False, "curtail-plain", {}),
+    "features on": (False, "curtail", LOG),
+    "features on, both with an access log": (True, "curtail", LOG),
+}
 PLACEMENTS = {"own core": PROXY_CORE, "shared core": LOAD_CORE}
 GRACE_S = 120
 
@@ -26,22 +33,37 @@ def measure(plan, scratch, sink, no_build, print_line):
     must be running."""
     program = peers.target_folder() / "release" / "curtail" if no_build else build_server()
     results = {}
-    for features, (name, keys) in FEATURES.items():
+    for features, (has_log, name, keys) in FEATURES.items():
         settings = {f"listeners[{nth}].address": f"127.0.0.1:{port}" for nth, port in enumerate(PORTS.values())} | keys
         arguments = [part for key, value in settings.items() for part in ("--set", f"{key}={value}")]
-        haproxy, command = peers.haproxy(scratch).command, [*peers.PEERS[name](scratch).command, *arguments]
-        with (
-            ServerProcess(BASE, haproxy, PROXY_CORE, peers.PROXY_PORTS.values(), scratch / "haproxy-compared.log") as base,
-            ServerProcess(name, command, PROXY_CORE, PORTS.values(), scratch / f"{name}-compared.log") as curtail,
-        ):
+        command = [*peers.PEERS[name](scratch).command, *arguments]
+        with contextlib.ExitStack() as running:
+            base, sinks = start_haproxy(running, scratch, has_log, sink)
+            log = scratch / f"{name}-compared.log"
+            curtail = running.enter_context(ServerProcess(name, command, PROXY_CORE, PORTS.values(), log))
             for placement, core in PLACEMENTS.items():
-                place(base, sink, core)
-                place(curtail, sink, core)
+                for proxy in (base, curtail):
+                    for receiver in sinks:
+                        place(proxy, receiver, core)
                 for protocol in load.PROTOCOLS:
                     title = f"{protocol}, {features}, {placement}"
                     print_line(f"added latency, {title}: {2 * plan.compared_blocks} blocks of {plan.compared_s} s")
                     results[title] = compare(plan, program, protocol)
+        if has_log and int((scratch / "lines.log").read_text()) == 0:
+            raise load.LoadError("HAProxy sent no line of its access log")
     return results
+
+
+def start_haproxy(running, scratch, has_log, sink):
+    """Starts HAProxy, with a receiver of its access log if it has one; returns HAProxy and all receivers."""
+    command, sinks = peers.haproxy(scratch).command, [sink]
+    if has_log:
+        host, port = log_sink.ADDRESS
+        command = ("env", f"ACCESS_LOG={host}:{port}", *command)
+        receiver = (sys.executable, peers.BENCH / "harness" / "log_sink.py")
+        sinks.append(running.enter_context(ServerProcess("log", receiver, LOAD_CORE, (), scratch / "lines.log")))
+    log = scratch / "haproxy-compared.log"
+    return running.enter_context(ServerProcess(BASE, command, PROXY_CORE, peers.PROXY_PORTS.values(), log)), sinks
 
 
 def compare(plan, program, protocol):

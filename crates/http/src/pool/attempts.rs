@@ -121,8 +121,8 @@ impl Attempts {
             Protocol::Auto => usize::MAX,
             Protocol::Http1 | Protocol::Http2 => shared.exchanges_max(),
         };
-        // The request that opens a connection uses one of its streams.
-        let expected = state.connecting.saturating_mul(places - 1);
+        // The request that opens a connection uses one of its streams. A server may announce that it allows none.
+        let expected = state.connecting.saturating_mul(places.saturating_sub(1));
         let may_grow = open + state.connecting < self.connections_max;
         may_grow && (state.connecting == 0 || expected <= state.waiting)
     }
@@ -239,9 +239,9 @@ mod tests {
     }
 
     /// The number of connections that a burst of requests opens.
-    fn connections_for(requests: usize, negotiated: Protocol) -> usize {
+    fn connections_for(requests: usize, negotiated: Protocol, streams: usize) -> usize {
         let config = ConnectConfig {
-            http2_streams_max: 10,
+            http2_streams_max: streams,
             http2_connections_max: 4,
             ..ConnectConfig::default()
         };
@@ -263,9 +263,10 @@ mod tests {
     #[test]
     fn a_burst_of_requests_opens_as_many_connections_at_once_as_it_needs() {
         for (requests, connections) in [(1, 1), (10, 1), (11, 2), (20, 2), (21, 3), (1_000, 4)] {
-            assert_eq!(connections_for(requests, Protocol::Http2), connections, "{requests}");
+            assert_eq!(connections_for(requests, Protocol::Http2, 10), connections, "{requests}");
         }
-        assert_eq!(connections_for(1_000, Protocol::Auto), 1, "it may be HTTP/1.1");
+        assert_eq!(connections_for(1_000, Protocol::Auto, 10), 1, "it may be HTTP/1.1");
+        assert_eq!(connections_for(3, Protocol::Http2, 0), 3, "each connection waits for a stream");
     }
 
     #[tokio::test]
