@@ -296,7 +296,7 @@ restarts: {processes: [node]}
         suite-names.yaml:10:3: faults: "far" is no link: expected only near
         suite-names.yaml:12:5: faults[2].by: slow and by go together: expected both or neither
         suite-names.yaml:13:9: links.near.to: missing: expected an address with a port such as 127.0.0.1:8080 or "[::1]:8080" (quoted)
-        suite-names.yaml:13:24: links.near.listen: here is text: expected an address with a port such as 127.0.0.1:8080 or "[::1]:8080" (quoted)
+        suite-names.yaml:13:24: links.near.listen: here has no port: expected an address with a port such as 127.0.0.1:8080 or "[::1]:8080" (quoted)
         suite-names.yaml:14:11: restarts: "node" is no process: there is none
     "#]]
     .assert_eq(&ended.stderr);

@@ -29,7 +29,7 @@ colour: red
         bad.yaml:1:1: name: missing: expected text (in quotes if it looks like a number)
         bad.yaml:2:9: shards: 0 is out of range: expected a whole number from 1 to 4096
         bad.yaml:3:11: replicas: 5000 is out of range: expected a whole number from 1 to 4096
-        bad.yaml:4:9: listen: 127.0.0.1 is text: expected an address with a port such as 127.0.0.1:8080 or "[::1]:8080" (quoted)
+        bad.yaml:4:9: listen: 127.0.0.1 has no port: expected an address with a port such as 127.0.0.1:8080 or "[::1]:8080" (quoted)
         bad.yaml:6:16: server.concurrency: 0 is out of range: expected a whole number from 1 to 100000
         bad.yaml:7:39: server.service.median: 1 is a number: expected a duration such as 10ms or 1.5s
         bad.yaml:9:13: faults[0].recipe: stalls is not known: expected one of stall, garbage_collection, background_job, slow_replica, crash, errors, noisy_neighbor, antagonist
