@@ -40,7 +40,7 @@ class Plan:
     flat_out_s: int = 2
     # For the measurement of added latency.
     compared_rate: int = 2500
-    compared_blocks: int = 50
+    compared_blocks: int = 25
     compared_s: int = 2
 
 
