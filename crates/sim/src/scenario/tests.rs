@@ -51,13 +51,13 @@ precision: {ratio: 2}
         test.yaml:5:12: model.servers: a shard's 3 replicas cannot share 2 servers: expected at least as many servers as replicas
         test.yaml:6:40: model.message_delay.low: 2 ms is above high (1 ms): expected at most that
         test.yaml:8:5: model.faults: the antagonist of faults[1] takes cores, but the model has none: expected cores
-        test.yaml:8:55: model.faults[0].every.value: 1 is a number: expected a duration such as 10ms or 1.5s
+        test.yaml:8:55: model.faults[0].every.value: 1 has no unit (ns, us, ms, s, m or h): expected a duration such as 10ms or 1.5s
         test.yaml:8:59: model.faults[0].lasts.exponent: missing: expected a number from 0.1 to 100
         test.yaml:9:39: model.faults[1].cores_min: 3 is above cores_max (2): expected at most that
         test.yaml:9:75: model.faults[1].every.values: there is nothing to draw from: expected at least one value
-        test.yaml:11:21: variants.busy.arrivals.load: unknown key: expected one of recorded_file, spacing, load_ratio, requests_per_second, bursts, rate_changes, repeats_every
+        test.yaml:11:21: variants.busy.arrivals.load: unknown key: expected one of bursts, load_ratio, rate_changes, recorded_file, repeats_every, requests_per_second, spacing
         test.yaml:13:29: arms.plain.hedge.quantile: 98 is out of range: expected a quantile from 0 to 1 (0.99, not 99)
-        test.yaml:14:9: above[0]: 1 is a number: expected a duration such as 10ms or 1.5s
+        test.yaml:14:9: above[0]: 1 has no unit (ns, us, ms, s, m or h): expected a duration such as 10ms or 1.5s
         test.yaml:15:20: precision.ratio: 2 is out of range: expected a number from 0.0001 to 1"#]]
     .assert_eq(&errors(text));
 }

@@ -90,8 +90,8 @@ impl FaultConfig {
                 format!("{count} actions: expected one of pause, restart, kill, slow and run");
             s.error("at", text);
         }
-        // Without any there is an error, and this value is not used.
-        let action = actions.pop().unwrap_or(FaultAction::Restart { process: String::new() });
+        // Without any there is an error, and this value, which names no process, is not used.
+        let action = actions.pop().unwrap_or(FaultAction::Run(CommandConfig::of(Vec::new())));
         Self { at, action, lasts }
     }
 

@@ -97,7 +97,7 @@ impl CommandConfig {
         Some(Self { name: name.unwrap_or(command.name), ..command })
     }
 
-    fn of(run: Vec<String>) -> Self {
+    pub(super) fn of(run: Vec<String>) -> Self {
         let program = run.first().map_or("", String::as_str);
         let name = Path::new(program).file_name().unwrap_or_default();
         let name = name.to_string_lossy().into_owned();

@@ -113,12 +113,14 @@ pause: 1
         s.yaml:7:71: prepare[1].load.file: none of file and generator: expected one
         s.yaml:8:26: arms.b: ${prot} is not a parameter: expected one of curtail, dir, seed, suite
         s.yaml:11:10: warm_up: soon is text: expected none, auto or a time such as 30s
+        s.yaml:12:9: faults: "node2" is no process: did you mean node1?
         s.yaml:12:50: faults[1].at: 0 actions: expected one of pause, restart, kill, slow and run
         s.yaml:12:87: faults[2].lasts: only pause, kill and slow last: expected none
+        s.yaml:13:11: measures: "node3" is no process: did you mean node1?
         s.yaml:13:62: measures.http[0].url: "x" is no URL that can be asked: expected http://HOST[:PORT]/PATH
         s.yaml:13:74: measures.http[0].pointer: "y" does not begin with /: expected a JSON pointer
         s.yaml:14:20: verdict.primary: expected one of [0.5, 0.9, 0.95, 0.99, 0.999, 0.9999]
-        s.yaml:15:1: pause: unknown key: expected one of name, parameters, setup, links, processes, prepare, arms, requests, journeys, tenants, protocol, connections, keep_alive, timeout, threads, ca_file, insecure, schedule, warm_up, blocks, restarts, verdict, faults, measures, validate, teardown
+        s.yaml:15:1: pause: unknown key: expected one of arms, blocks, ca_file, connections, faults, insecure, journeys, keep_alive, links, measures, name, parameters, prepare, processes, protocol, requests, restarts, schedule, setup, teardown, tenants, threads, timeout, validate, verdict, warm_up
         --set blocks=0: 0 is out of range: expected a whole number from 1 to 10000"#]]
     .assert_eq(&errors.expect_err("many"));
 }

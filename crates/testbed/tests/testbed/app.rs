@@ -287,7 +287,7 @@ fn errors_are_all_named() {
     };
     let sets = ["cpu_load=all", "retries=often", "client.backoff=0ms", "server.refused=5%"];
     expect![[r#"
-        app.yaml:3:1: shards: unknown key: expected one of app, name, large_payloads, short_timeouts, retries, cpu_load, client, storage, server
+        app.yaml:3:1: shards: unknown key: expected one of app, client, cpu_load, large_payloads, name, retries, server, short_timeouts, storage
         --set cpu_load=all: all is not known: expected one of none, client, storage, server
         --set retries=often: often is text: expected true or false
         --set client.backoff=0ms: 0ms is out of range: expected a duration from 1ms to 1m

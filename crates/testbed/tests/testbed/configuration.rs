@@ -31,13 +31,13 @@ colour: red
         bad.yaml:3:11: replicas: 5000 is out of range: expected a whole number from 1 to 4096
         bad.yaml:4:9: listen: 127.0.0.1 has no port: expected an address with a port such as 127.0.0.1:8080 or "[::1]:8080" (quoted)
         bad.yaml:6:16: server.concurrency: 0 is out of range: expected a whole number from 1 to 100000
-        bad.yaml:7:39: server.service.median: 1 is a number: expected a duration such as 10ms or 1.5s
+        bad.yaml:7:39: server.service.median: 1 has no unit (ns, us, ms, s, m or h): expected a duration such as 10ms or 1.5s
         bad.yaml:9:13: faults[0].recipe: stalls is not known: expected one of stall, garbage_collection, background_job, slow_replica, crash, errors, noisy_neighbor, antagonist
         bad.yaml:10:5: faults[1].lasts.shape: missing: expected one of constant, uniform, exponential, normal, lognormal, pareto, bimodal, hyperexponential, samples, quantiles, mixture, sum
         bad.yaml:14:5: faults[2].lasts.value: missing: expected a duration such as 10ms or 1.5s
         bad.yaml:15:15: faults[2].slowdown: 0.5 is out of range: expected a number from 1 to 1000000
         bad.yaml:16:43: faults[3].servers_ratio: 2 is out of range: expected a ratio from 0 to 1 (0.02 for 2 %)
-        bad.yaml:17:1: colour: unknown key: expected one of name, shards, replicas, listen, server, faults"#]].assert_eq(&errors.to_string());
+        bad.yaml:17:1: colour: unknown key: expected one of faults, listen, name, replicas, server, shards"#]].assert_eq(&errors.to_string());
 }
 
 #[test]

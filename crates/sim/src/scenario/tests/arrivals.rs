@@ -175,12 +175,12 @@ fn errors_in_files_are_named_with_the_key_and_the_line() {
         test.yaml:3:29: model.arrivals.recorded_file: line 3: expected at least the time of the line before (3 s)
         test.yaml:3:29: model.arrivals.recorded_file: there is no rate: expected at least two different times
         test.yaml:3:29: model.arrivals.recorded_file: there is no rate: expected at least two different times
-        test.yaml:3:29: model.arrivals.recorded_file: factors.txt: line 1: 0.5 is a number with a point or an exponent: expected a duration such as 10ms or 1.5s
+        test.yaml:3:29: model.arrivals.recorded_file: factors.txt: line 1: 0.5 has no unit (ns, us, ms, s, m or h): expected a duration such as 10ms or 1.5s
         test.yaml:3:29: model.arrivals.recorded_file: missing.txt: no such file
         test.yaml:3:29: model.arrivals.recorded_file: expected either this or the other keys of arrivals
         test.yaml:2:43: model.service.samples_file: there is nothing to draw from: expected at least one value
         test.yaml:3:13: model.arrivals: the load needs a service time with a finite mean above zero: expected such a service time, or requests_per_second
-        test.yaml:2:43: model.service.samples_file: factors.txt: line 1: 0.5 is a number with a point or an exponent: expected a duration such as 10ms or 1.5s
+        test.yaml:2:43: model.service.samples_file: factors.txt: line 1: 0.5 has no unit (ns, us, ms, s, m or h): expected a duration such as 10ms or 1.5s
         test.yaml:2:43: model.service.samples_file: expected either this or values
         test.yaml:3:13: model.arrivals: the load needs a service time with a finite mean above zero: expected such a service time, or requests_per_second
         test.yaml:4:47: model.call_factor.samples_file: line 2: expected zero or more"#]].assert_eq(&all.join("\n"));
