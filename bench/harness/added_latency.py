@@ -61,7 +61,8 @@ def start_haproxy(running, scratch, has_log, sink):
         host, port = log_sink.ADDRESS
         command = ("env", f"ACCESS_LOG={host}:{port}", *command)
         receiver = (sys.executable, peers.BENCH / "harness" / "log_sink.py")
-        sinks.append(running.enter_context(ServerProcess("log", receiver, LOAD_CORE, (), scratch / "lines.log")))
+        lines, nice = scratch / "lines.log", processes.NICE_ELSEWHERE
+        sinks.append(running.enter_context(ServerProcess("log", receiver, LOAD_CORE, (), lines, nice)))
     log = scratch / "haproxy-compared.log"
     return running.enter_context(ServerProcess(BASE, command, PROXY_CORE, peers.PROXY_PORTS.values(), log)), sinks
 

@@ -10,7 +10,7 @@ equally. A ratio divides figures of the same round. A visit has two blocks for e
   20 to 30 us more system time, and the difference varied).
 - flat out: the proxy alone on one core, replicas and generator on the other, as many requests as possible.
 
-The receiver of spans stands for another machine: it runs on the core that the proxy does not have.
+The receiver of spans stands for another machine: it runs on the core that the proxy does not have, at the lowest priority.
 
 A fixed number of unmeasured requests before each paced block fills the connection pools.
 """
@@ -21,7 +21,7 @@ import time
 from dataclasses import dataclass
 from pathlib import Path
 
-from harness import load, peers
+from harness import load, peers, processes
 from harness.processes import ServerProcess
 
 DIRECT = "direct"
@@ -73,7 +73,7 @@ def measure(plan, peer_names, print_line, measure_latency):
             (scratch / name).mkdir()
         with (
             start_nginx("servers", LOAD_CORE, peers.SERVER_PORTS, scratch) as servers,
-            start_nginx("sink", PROXY_CORE, peers.SINK_PORTS, scratch) as sink,
+            start_nginx("sink", PROXY_CORE, peers.SINK_PORTS, scratch, processes.NICE_ELSEWHERE) as sink,
         ):
             bench = Bench(plan, servers, sink, [peers.PEERS[name](scratch / "nginx") for name in peer_names], scratch)
             return run_rounds(bench, print_line), bench.peers, measure_latency(scratch, sink)
@@ -81,10 +81,10 @@ def measure(plan, peer_names, print_line, measure_latency):
         shutil.rmtree(scratch)
 
 
-def start_nginx(name, core, ports, scratch):
+def start_nginx(name, core, ports, scratch, nice=None):
     """Starts the nginx of bench/peers/`name`.conf."""
     command = peers.nginx_command(f"{name}.conf", scratch / name)
-    return ServerProcess(name, command, core, ports, scratch / f"{name}.log")
+    return ServerProcess(name, command, core, ports, scratch / f"{name}.log", nice)
 
 
 def place(proxy, sink, core):

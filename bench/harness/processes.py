@@ -26,6 +26,8 @@ STOP_LIMIT_S = 5.0
 TICKS_PER_S = os.sysconf("SC_CLK_TCK")
 # Raises the priority above other load on the machine.
 NICE_AS_ROOT = -15
+# For a process that stands for another machine, and must not delay what it shares a core with.
+NICE_ELSEWHERE = 19
 
 
 class StartError(Exception):
@@ -66,28 +68,29 @@ def at_real_time(command):
     return ["chrt", "--fifo", "1", *command] if can_run_at_real_time() else command
 
 
-def spawn(command, core, **popen):
+def spawn(command, core, nice=None, **popen):
     """Starts `command` pinned to `core`, in a session of its own, so that Ctrl-C reaches only the harness."""
-    pinned = ["taskset", "--cpu-list", str(core), "nice", "-n", str(nice_value()), *map(str, command)]
+    nice = nice_value() if nice is None else nice
+    pinned = ["taskset", "--cpu-list", str(core), "nice", "-n", str(nice), *map(str, command)]
     process = subprocess.Popen(pinned, stdin=subprocess.DEVNULL, start_new_session=True, **popen)
     # With autogroup, the nice value counts only within a session; the group of the session has its own nice value.
     group = Path(f"/proc/{process.pid}/autogroup")
-    if nice_value() and group.exists():
-        group.write_text(str(nice_value()))
+    if nice and group.exists():
+        group.write_text(str(nice))
     return process
 
 
 class ServerProcess:
     """A server or proxy on loopback; it listens when the constructor returns, and has ended when `stop` returns."""
 
-    def __init__(self, name, command, core, ports, log):
+    def __init__(self, name, command, core, ports, log, nice=None):
         used_ports = [port for port in ports if is_listening(port)]
         if used_ports:
             raise StartError(f"{name}: 127.0.0.1:{used_ports[0]} is already in use; stop its listener")
         self.name = name
         self.log = Path(log)
         with self.log.open("wb") as log_file:
-            self.process = spawn(command, core, stdout=log_file, stderr=subprocess.STDOUT)
+            self.process = spawn(command, core, nice, stdout=log_file, stderr=subprocess.STDOUT)
         try:
             self._wait_for_ports(ports)
         except BaseException:
