@@ -38,13 +38,11 @@ def measure(plan, scratch, sink, no_build, print_line):
         arguments = [part for key, value in settings.items() for part in ("--set", f"{key}={value}")]
         command = [*peers.PEERS[name](scratch).command, *arguments]
         with contextlib.ExitStack() as running:
-            base, sinks = start_haproxy(running, scratch, has_log, sink)
+            base, receivers = start_haproxy(running, scratch, has_log, sink)
             log = scratch / f"{name}-compared.log"
             curtail = running.enter_context(ServerProcess(name, command, PROXY_CORE, PORTS.values(), log))
             for placement, core in PLACEMENTS.items():
-                for proxy in (base, curtail):
-                    for receiver in sinks:
-                        place(proxy, receiver, core)
+                place([base, curtail], receivers, core)
                 for protocol in load.PROTOCOLS:
                     title = f"{protocol}, {features}, {placement}"
                     print_line(f"added latency, {title}: {2 * plan.compared_blocks} blocks of {plan.compared_s} s")
@@ -56,15 +54,15 @@ def measure(plan, scratch, sink, no_build, print_line):
 
 def start_haproxy(running, scratch, has_log, sink):
     """Starts HAProxy, with a receiver of its access log if it has one; returns HAProxy and all receivers."""
-    command, sinks = peers.haproxy(scratch).command, [sink]
+    command, receivers = peers.haproxy(scratch).command, [sink]
     if has_log:
         host, port = log_sink.ADDRESS
         command = ("env", f"ACCESS_LOG={host}:{port}", *command)
-        receiver = (sys.executable, peers.BENCH / "harness" / "log_sink.py")
+        program = (sys.executable, peers.BENCH / "harness" / "log_sink.py")
         lines, nice = scratch / "lines.log", processes.NICE_ELSEWHERE
-        sinks.append(running.enter_context(ServerProcess("log", receiver, LOAD_CORE, (), lines, nice)))
+        receivers.append(running.enter_context(ServerProcess("log", program, LOAD_CORE, (), lines, nice)))
     log = scratch / "haproxy-compared.log"
-    return running.enter_context(ServerProcess(BASE, command, PROXY_CORE, peers.PROXY_PORTS.values(), log)), sinks
+    return running.enter_context(ServerProcess(BASE, command, PROXY_CORE, peers.PROXY_PORTS.values(), log)), receivers
 
 
 def compare(plan, program, protocol):

@@ -87,10 +87,12 @@ def start_nginx(name, core, ports, scratch, nice=None):
     return ServerProcess(name, command, core, ports, scratch / f"{name}.log", nice)
 
 
-def place(proxy, sink, core):
-    """Moves a proxy to a core, and the sink to the other one."""
-    proxy.pin(core)
-    sink.pin(PROXY_CORE if core == LOAD_CORE else LOAD_CORE)
+def place(proxies, receivers, core):
+    """Moves proxies to a core, and the receivers of their spans and logs to the other one."""
+    for proxy in proxies:
+        proxy.pin(core)
+    for receiver in receivers:
+        receiver.pin(PROXY_CORE if core == LOAD_CORE else LOAD_CORE)
 
 
 def run_rounds(bench, print_line):
@@ -121,9 +123,9 @@ def visit_proxy(bench, peer):
     with ServerProcess(peer.name, peer.command, LOAD_CORE, peers.PROXY_PORTS.values(), log) as proxy:
         before = bench.spans_received_bytes()
         for protocol in load.PROTOCOLS:
-            place(proxy, bench.sink, LOAD_CORE)
+            place([proxy], [bench.sink], LOAD_CORE)
             blocks.append(run_paced_block(bench, protocol, proxy, peers.PROXY_PORTS))
-            place(proxy, bench.sink, PROXY_CORE)
+            place([proxy], [bench.sink], PROXY_CORE)
             blocks.append(run_flat_out_block(bench, protocol, proxy))
         peak = proxy.peak_memory_bytes()
     # Read after the stop, because a proxy sends its remaining spans while it stops.

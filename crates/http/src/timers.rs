@@ -2,7 +2,7 @@
 //!
 //! Nearly every request sets a timer for its hedge, and nearly no timer fires. One timer of the kernel therefore serves
 //! all requests of a worker, and a task that sets a timer also wakes tasks whose timers are due. When the kernel's timer
-//! is set for requests that are done by now, later requests postpone it, so it rarely wakes the worker for nothing. The kernel
+//! is set for requests that are done by now, later requests postpone it, so it wakes the worker for nothing less often. The kernel
 //! needs up to 9 µs to set it on a virtual machine; [`Timers::run`] does so while the request is on its way.
 //! **Limits**: one entry for each request in progress. A timer fires up to [`RESOLUTION`] late, and by the time that a
 //! processor takes to wake.

@@ -273,7 +273,7 @@ mod tests {
     async fn requests_that_wait_for_a_failed_connection_attempt_fail() {
         let (attempts, shared, clock) = attempts(Protocol::Http2, &ConnectConfig::default());
         let Ok(Turn::OpenForAll(attempt)) = attempts.wait(&shared, &clock).await else {
-            panic!("there is none")
+            panic!("no connection is open")
         };
         let mut waiting = pin!(attempts.wait(&shared, &clock));
         assert!(waiting.as_mut().poll(&mut Context::from_waker(Waker::noop())).is_pending());
@@ -285,7 +285,7 @@ mod tests {
     async fn requests_that_wait_for_an_attempt_beyond_a_limit_try_for_themselves() {
         let (attempts, shared, clock) = attempts(Protocol::Auto, &ConnectConfig::default());
         let Ok(Turn::OpenForAll(attempt)) = attempts.wait(&shared, &clock).await else {
-            panic!("there is none")
+            panic!("no connection is open")
         };
         let mut waiting = pin!(attempts.wait(&shared, &clock));
         assert!(waiting.as_mut().poll(&mut Context::from_waker(Waker::noop())).is_pending());
@@ -298,7 +298,7 @@ mod tests {
         const REQUESTS: usize = 100;
         let (attempts, shared, clock) = attempts(Protocol::Auto, &ConnectConfig::default());
         let Ok(Turn::OpenForAll(attempt)) = attempts.wait(&shared, &clock).await else {
-            panic!("there is none")
+            panic!("no connection is open")
         };
         let wakes = Arc::<WakeCounter>::default();
         let waker = Waker::from(Arc::clone(&wakes));
@@ -320,7 +320,7 @@ mod tests {
     async fn a_request_that_goes_on_after_a_rejection_lets_the_others_go_on() {
         let (attempts, shared, clock) = attempts(Protocol::Auto, &ConnectConfig::default());
         let Ok(Turn::OpenForAll(attempt)) = attempts.wait(&shared, &clock).await else {
-            panic!("there is none")
+            panic!("no connection is open")
         };
         let mut cx = Context::from_waker(Waker::noop());
         let [mut one, mut other] = [(); 2].map(|()| Box::pin(attempts.wait(&shared, &clock)));

@@ -4,7 +4,7 @@
 //! decode `%2F`, read `\` as `/`, cut parameters (`;…`) off segments before or after they decode `%3B`, end a path at
 //! `%00`, or merge slashes. The proxy forwards a path unchanged, so the path must match the same route in every
 //! combination of these ways.
-//! **Limits**: 80 readings; a path has only those that its bytes make possible.
+//! **Limits**: 80 readings; a path has only the readings that its bytes make possible.
 
 use std::borrow::Cow;
 
