@@ -55,6 +55,12 @@ impl RequestHead {
         host::settle(self)
     }
 
+    /// Returns the memory of the head in bytes, without what it shares with others.
+    #[must_use]
+    pub fn memory(&self) -> usize {
+        size_of::<Self>() + self.target.as_str().len() + self.fields.memory()
+    }
+
     /// Returns the host and port of the request, as the client wrote them.
     #[must_use]
     pub fn host(&self) -> Option<&str> {

@@ -3,7 +3,8 @@
 //! A line is written when the request has ended. **Decides** which requests are logged: errors always, slow requests if
 //! `slower_than` is set, and a share of all others (`sample`), drawn from the trace ID. So the proxies that a request passes
 //! draw alike.
-//! The line is encoded at once, into a buffer of the worker ([`buffers`]); a thread writes the buffers to the file
+//! The lines of requests that are over ([`crate::finished`]) are encoded into a buffer of the worker ([`buffers`]); a thread
+//! writes the buffers to the file
 //! ([`writer`]). No request waits for the file.
 //! **Limits**: those of the buffers. Texts are cut off after [`line::TEXT_BYTES_MAX`] bytes.
 //! **Hurts when** the file cannot keep up: the latest lines are dropped, and counted.
@@ -53,6 +54,14 @@ impl AccessLog {
             buffers: Arc::clone(buffers),
             config: config.access_log.clone()?,
         })
+    }
+
+    /// [`Self::record`] of a request, unless it is a call of a fan-out, which is a part of a client's request.
+    pub(crate) fn record_request(&self, worker: usize, trail: &Trail, clock: &Clock) {
+        if !trail.is_call {
+            let end = trail.end_or_unfinished(clock.now());
+            self.record(worker, &AccessRecord::of_request(trail, end), clock);
+        }
     }
 
     /// Writes the line of a request that is over, unless it is not wanted or there is no room.

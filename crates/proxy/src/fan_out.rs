@@ -476,7 +476,7 @@ impl FanOutRequest {
         if let Some(switchback) = self.fan_out.switchback.as_ref().filter(|_| trail.is_repeatable) {
             switchback.record((trail.started, self.now()), trail.draw, response, 0);
         }
-        record_own(&self.worker, None, *trail, end);
+        record_own(&self.worker, None, trail, end);
     }
 
     fn now(&self) -> Instant {

@@ -17,6 +17,7 @@ mod discovery;
 mod driver;
 mod effects;
 mod fan_out;
+mod finished;
 mod group;
 mod grpc_deadline;
 mod guard;

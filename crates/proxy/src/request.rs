@@ -67,13 +67,13 @@ pub(crate) async fn respond(
     trail.is_at_leaf = client.leaf.is_some();
     let (routed, draw, request) = match found {
         Ok(found) => found,
-        Err(unsent) => return respond_itself(&worker, *trail, unsent),
+        Err(unsent) => return respond_itself(&worker, trail, unsent),
     };
     let RoutedRequest { destination, target, requests, changes, rewritten, limit_permit } = routed;
     (trail.destination, trail.draw) = (Some(destination), draw);
     (trail.is_repeatable, trail.limit_permit) = (request.repeatable, limit_permit);
     if is_last_hop {
-        return respond_as_last_hop(&worker, &target, *trail);
+        return respond_as_last_hop(&worker, &target, trail);
     }
     if let Some(changes) = changes {
         change_request(changes, &mut trail, rewritten);
@@ -218,7 +218,7 @@ async fn respond_from_shards(
     (mut outgoing, trail): (Outgoing, Box<Trail>),
 ) -> ProxyResponse {
     if outgoing.is_connect() {
-        return respond_itself(worker, *trail, Fault::CONNECT_FAN_OUT.into());
+        return respond_itself(worker, trail, Fault::CONNECT_FAN_OUT.into());
     }
     // A client of HTTP/1.1 knows by the status that it was not upgraded.
     outgoing.upgrade = None;
@@ -266,9 +266,9 @@ async fn respond_from_upstream(
             }
             let timed_out = NoResponse::RequestFailure(RequestFailure::TimedOut);
             if has_deadline && no_response == timed_out {
-                return respond_after_deadline(worker, &upstream, *trail);
+                return respond_after_deadline(worker, &upstream, trail);
             }
-            respond_without_replica(worker, &upstream, no_response, *trail)
+            respond_without_replica(worker, &upstream, no_response, trail)
         }
     }
 }
@@ -400,7 +400,7 @@ fn is_last_hop(head: &mut RequestHead) -> bool {
 }
 
 /// Responds in place of the replica to a request that must go no further.
-fn respond_as_last_hop(worker: &Worker, target: &Target, trail: Trail) -> ProxyResponse {
+fn respond_as_last_hop(worker: &Worker, target: &Target, trail: Box<Trail>) -> ProxyResponse {
     let (status, error) = match trail.request_head.method {
         Method::OPTIONS => (StatusCode::OK, None),
         _ => (StatusCode::NOT_IMPLEMENTED, Some("trace_unsupported")),
@@ -447,7 +447,7 @@ impl Drop for QueuedRequest<'_> {
 /// Responds in place of a replica.
 fn respond_itself(
     worker: &Worker,
-    mut trail: Trail,
+    mut trail: Box<Trail>,
     UnsentRequest { response, changes }: UnsentRequest<'_>,
 ) -> ProxyResponse {
     let (client, head) = (Arc::clone(&trail.client), Arc::clone(&trail.request_head));
@@ -484,7 +484,7 @@ fn respond_itself(
 pub(crate) fn record_own(
     worker: &Worker,
     upstream: Option<&Upstream>,
-    mut trail: Trail,
+    mut trail: Box<Trail>,
     (status, error): (Option<StatusCode>, Option<&'static str>),
 ) {
     let at = worker.shared.process_state.clock.now();
@@ -493,11 +493,15 @@ pub(crate) fn record_own(
         upstream.record_end(&trail, response, at);
     }
     trail.end = Some(RequestEnd { at, status, error, reason: None });
-    worker.record(&trail);
+    worker.record(trail);
 }
 
 /// Responds to a gRPC call without a response within its time. Its status is 200, but it counts as 504 in metrics.
-fn respond_after_deadline(worker: &Worker, upstream: &Upstream, trail: Trail) -> ProxyResponse {
+fn respond_after_deadline(
+    worker: &Worker,
+    upstream: &Upstream,
+    trail: Box<Trail>,
+) -> ProxyResponse {
     let counted = ResponseClass::Status(StatusCode::GATEWAY_TIMEOUT);
     upstream.record_end(&trail, counted, worker.shared.process_state.clock.now());
     let error = root::name(RequestFailure::TimedOut);
@@ -509,7 +513,7 @@ fn respond_without_replica(
     worker: &Worker,
     upstream: &Upstream,
     why: NoResponse,
-    trail: Trail,
+    trail: Box<Trail>,
 ) -> ProxyResponse {
     let (status, error) = status_without_replica(why);
     let is_full = why == NoResponse::UpstreamFull;

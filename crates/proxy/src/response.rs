@@ -90,10 +90,10 @@ pub(crate) struct WinningResponse {
 #[derive(Debug)]
 pub(crate) struct Completion {
     driver: Box<Driver>,
-    trail: Box<Trail>,
+    /// Absent: the request is over.
+    trail: Option<Box<Trail>>,
     attempt: AttemptId,
     worker: Arc<Worker>,
-    is_over: bool,
 }
 
 impl WinningResponse {
@@ -106,7 +106,7 @@ impl WinningResponse {
     ) -> Self {
         trail.response_begun = trail.end.map(|end| end.at);
         let worker = Arc::clone(worker);
-        let completion = Completion { driver, trail, attempt, worker, is_over: false };
+        let completion = Completion { driver, trail: Some(trail), attempt, worker };
         Self { response, completion }
     }
 
@@ -147,20 +147,28 @@ impl WinningResponse {
 }
 
 impl Completion {
+    const fn is_over(&self) -> bool {
+        self.trail.is_none()
+    }
+
     /// Counts further bytes of the response body.
     pub(crate) fn body(&mut self, bytes: usize) {
-        self.trail.response_body(bytes);
+        if let Some(trail) = &mut self.trail {
+            trail.response_body(bytes);
+        }
     }
 
     /// Sets the bytes that an upgraded connection has carried.
     pub(crate) fn tunneled(&mut self, from_client: u64, to_client: u64) {
-        self.trail.request_body_bytes = Some(from_client);
-        self.trail.response_body_bytes = Some(to_client);
+        if let Some(trail) = &mut self.trail {
+            trail.request_body_bytes = Some(from_client);
+            trail.response_body_bytes = Some(to_client);
+        }
     }
 
     /// The response has ended: complete, or broken off by the replica.
     pub(crate) fn end(&mut self, whole: bool) {
-        if self.is_over {
+        if self.is_over() {
             return;
         }
         let attempt = self.attempt;
@@ -177,15 +185,18 @@ impl Completion {
     pub(crate) fn replace(&mut self, status: StatusCode, error: &'static str) {
         let attempt = self.attempt;
         let now = self.driver.handle(Event::Ended { attempt, whole: true }, &mut Effects::new());
-        self.trail.response_begun = None;
-        if let Some(end) = &mut self.trail.end {
-            end.status = Some(status);
+        if let Some(trail) = &mut self.trail {
+            trail.response_begun = None;
+            if let Some(end) = &mut trail.end {
+                end.status = Some(status);
+            }
         }
         self.finish(now, AttemptEnd::Responded, Some(error), ResponseClass::Status(status));
     }
 
     fn status(&self) -> ResponseClass {
-        let status = self.trail.end.and_then(|end| end.status);
+        let end = self.trail.as_ref().and_then(|trail| trail.end);
+        let status = end.and_then(|end| end.status);
         status.map_or(ResponseClass::None, ResponseClass::Status)
     }
 
@@ -196,15 +207,14 @@ impl Completion {
         error: Option<&'static str>,
         response: ResponseClass,
     ) {
-        self.is_over = true;
-        self.trail.attempt_ended(self.attempt, now, end);
-        if let Some(end) = &mut self.trail.end {
+        let Some(mut trail) = self.trail.take() else { return };
+        trail.attempt_ended(self.attempt, now, end);
+        if let Some(end) = &mut trail.end {
             end.at = now;
             end.error = error;
         }
-        let upstream = &self.driver.upstream;
-        upstream.record_end(&self.trail, response, now);
-        self.worker.record(&self.trail);
+        self.driver.upstream.record_end(&trail, response, now);
+        self.worker.record(trail);
     }
 }
 
@@ -220,7 +230,7 @@ impl Completion {
     }
 
     fn stop(&mut self, error: &'static str, response: ResponseClass) {
-        if !self.is_over {
+        if !self.is_over() {
             let now = self.driver.handle(Event::Abandoned, &mut Effects::new());
             let end = AttemptEnd::Cancelled(Reason::ClientGone);
             self.finish(now, end, Some(error), response);
@@ -369,7 +379,7 @@ impl Body for RelayedBody {
         match self {
             Self::Whole(data) => data.is_empty(),
             Self::WithTrailers(data, trailers) => data.is_none() && trailers.is_none(),
-            Self::Stream(streamed) => streamed.completion.is_over,
+            Self::Stream(streamed) => streamed.completion.is_over(),
             Self::Tunnel(_) => true,
         }
     }

@@ -198,7 +198,7 @@ impl Exchange {
         let (status, error) = (None, Some(reason.name()));
         self.trail.end = Some(RequestEnd { at: now, status, error, reason: Some(reason) });
         upstream.record_end(&self.trail, ResponseClass::None, now);
-        self.worker.record(&self.trail);
+        self.worker.record(self.trail);
     }
 
     /// Hands an event to the machine and carries out the effects.

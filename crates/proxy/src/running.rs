@@ -5,6 +5,7 @@ use crate::access_log::writer::AccessLogWriter;
 use crate::config::{Config, ListenAddress};
 use crate::discovery::{self, Discoveries};
 use crate::effects::EffectSender;
+use crate::finished::FinishedRequests;
 use crate::health::{self, HealthChecks};
 use crate::journal::Journal;
 use crate::listen::{self, Inbox};
@@ -16,7 +17,7 @@ use crate::restart::{RestartThread, Takeover, systemd};
 use crate::snapshot::{ConfigSnapshot, ProcessState};
 use crate::spans::export::Exporter;
 use crate::worker::{REST_CALLS_MAX, Shared, Worker};
-use crate::{StartError, check, probe, remedy, serve};
+use crate::{StartError, check, finished, probe, remedy, serve};
 use arc_swap::ArcSwap;
 use curtail_http::clock::Clock;
 use curtail_http::precise_timer::PreciseTimer;
@@ -103,6 +104,7 @@ pub fn start(config: Config, options: &Options) -> Result<Running, StartError> {
         journal,
         process: Arc::new(ProcessMetrics::default()),
         access_lines: Arc::new(LineBuffers::new(config.workers)),
+        finished: FinishedRequests::new(config.workers),
     };
     let (snapshot, _) = ConfigSnapshot::new(config, &process_state, None)?;
     let snapshot = Arc::new(snapshot);
@@ -246,6 +248,8 @@ impl Running {
         let now = self.shared.process_state.clock.now();
         let discoveries = snapshot.upstreams.iter().filter_map(|upstream| upstream.discovery());
         discoveries.for_each(|discovery| discovery.make_due(now));
+        // Requests that are over have the spans and lines of the earlier configuration.
+        finished::write_all(&self.shared);
         self.shared.snapshot.store(Arc::new(snapshot));
         self.shared.discoveries.wake();
         self.shared.health_checks.wake();
@@ -291,6 +295,7 @@ impl Running {
                 tracing::error!("a worker panicked");
             }
         }
+        finished::write_all(&self.shared);
         if let Some(exporter) = exporter {
             exporter.stop();
         }
@@ -337,9 +342,9 @@ fn start_workers(
         inboxes.push(inbox);
         let worker = Arc::new(Worker::new(index, Arc::clone(shared)));
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-        let timer = {
+        let timers = {
             let _entered = runtime.enter();
-            PreciseTimer::new()?
+            (PreciseTimer::new()?, PreciseTimer::new()?)
         };
         first.get_or_insert_with(|| (Arc::clone(&worker), runtime.handle().clone()));
         let (mut stop, drained) = (stop.subscribe(), Arc::clone(&drained));
@@ -347,7 +352,7 @@ fn start_workers(
         threads.push(thread.spawn(move || {
             runtime.block_on(async {
                 tokio::select! {
-                    () = run(worker, timer, handed, drained) => {}
+                    () = run(worker, timers, handed, drained) => {}
                     _ = stop.wait_for(|stop| *stop) => {}
                 }
             });
@@ -430,13 +435,14 @@ impl ExporterThread {
 /// Serves the connections of a worker until the proxy is drained; the first worker also wakes the upstreams.
 async fn run(
     worker: Arc<Worker>,
-    timer: PreciseTimer,
+    (timer, recording): (PreciseTimer, PreciseTimer),
     mut handed: mpsc::Receiver<listen::HandedConnection>,
     drained: Arc<Barrier>,
 ) {
     let timers = Arc::clone(&worker.timers);
     let clock = worker.shared.process_state.clock;
     tokio::spawn(async move { timers.run(clock, timer).await });
+    tokio::spawn(finished::run(Arc::clone(&worker), recording));
     tokio::spawn(tick(Arc::clone(&worker)));
     if worker.index == 0 {
         tokio::spawn(wake_upstreams(Arc::clone(&worker)));

@@ -9,6 +9,7 @@ use crate::discovery::{Discovery, Resolver};
 use crate::driver::membership::Membership;
 use crate::driver::{SharedParts, Upstream};
 use crate::fan_out::FanOut;
+use crate::finished::FinishedRequests;
 use crate::group::Group;
 use crate::guard::Guard;
 use crate::journal::Journal;
@@ -60,6 +61,8 @@ pub(crate) struct ProcessState {
     pub(crate) process: Arc<ProcessMetrics>,
     /// The lines that wait for the file of the access log.
     pub(crate) access_lines: Arc<LineBuffers>,
+    /// The requests that are over, until their spans and lines are written.
+    pub(crate) finished: FinishedRequests,
 }
 
 #[cfg(test)]
@@ -72,6 +75,7 @@ impl ProcessState {
             journal: None,
             process: Arc::default(),
             access_lines: Arc::new(LineBuffers::new(1)),
+            finished: FinishedRequests::new(1),
         }
     }
 }

@@ -1,6 +1,7 @@
 //! Spans: what the proxy did for a request, exported over OTLP.
 //!
-//! A request that ends is encoded at once, into a buffer of its thread. The exporter ([`export`]) takes the buffers.
+//! Requests that are over ([`crate::finished`]) are encoded into a buffer of their thread. The exporter ([`export`]) takes
+//! the buffers.
 //! **Limits**: [`BUFFERED_BYTES_MAX`] in all. Further spans are dropped before they are encoded, and counted; no
 //! request waits. A request that is not sampled costs nothing.
 //! **Hurts when** the receiver is slow: the latest spans are lost, and counted.

@@ -151,6 +151,15 @@ impl Trail {
         }
     }
 
+    /// The memory of the trail, without what it shares with others.
+    pub(crate) fn memory(&self) -> usize {
+        let heads = [Some(&self.request_head), self.unchanged_head.as_ref()];
+        let heads: usize = heads.into_iter().flatten().map(|head| head.memory()).sum();
+        let attempts = self.attempts.capacity() * size_of::<AttemptTrail>();
+        let skipped = self.skipped.capacity() * size_of::<(Instant, Reason)>();
+        size_of::<Self>() + attempts + skipped + heads
+    }
+
     /// The request's header with the host and the path of the client.
     pub(crate) fn received_head(&self) -> &RequestHead {
         self.unchanged_head.as_ref().unwrap_or(&self.request_head)

@@ -7,6 +7,7 @@
 use crate::access_log::AccessRecord;
 use crate::client::Client;
 use crate::discovery::Discoveries;
+use crate::finished;
 use crate::health::HealthChecks;
 use crate::metrics::ListenerMetrics;
 use crate::snapshot::{ConfigSnapshot, ProcessState};
@@ -55,30 +56,19 @@ impl Worker {
         Self { index, shared, timers: Arc::default(), rng, jitter: Mutex::new(jitter), rest_calls }
     }
 
-    /// Records a request that is over: its spans, the latency of its tenant, and its line in the access log, if these are
-    /// configured.
-    pub(crate) fn record(&self, trail: &Trail) {
-        let snapshot = self.shared.snapshot.load();
-        if let Some(sink) = &snapshot.spans {
-            sink.record(trail, &self.shared.process_state.clock);
+    /// Records a request that is over: the latency of its tenant at once, its spans and its line in the access log soon, if
+    /// these are configured.
+    pub(crate) fn record(&self, trail: Box<Trail>) {
+        if let Some(tenants) = &self.shared.snapshot.load().tenants {
+            tenants.record(self.index, &trail);
         }
-        if let Some(tenants) = &snapshot.tenants {
-            tenants.record(self.index, trail);
-        }
-        self.log_access(&snapshot, trail);
+        finished::record(&self.shared, self.index, trail);
     }
 
     /// Logs a request that a leaf did not send to its server: its root has the span of the attempt.
     pub(crate) fn log_unsent(&self, trail: &Trail) {
-        self.log_access(&self.shared.snapshot.load(), trail);
-    }
-
-    fn log_access(&self, snapshot: &ConfigSnapshot, trail: &Trail) {
-        // A call of a fan-out is a part of a client's request.
-        if let Some(log) = snapshot.access_log.as_ref().filter(|_| !trail.is_call) {
-            let clock = &self.shared.process_state.clock;
-            let end = trail.end_or_unfinished(clock.now());
-            log.record(self.index, &AccessRecord::of_request(trail, end), clock);
+        if let Some(log) = &self.shared.snapshot.load().access_log {
+            log.record_request(self.index, trail, &self.shared.process_state.clock);
         }
     }
 

@@ -75,6 +75,11 @@ impl Fields {
         Self { text, lines: Vec::with_capacity(16), present: 0 }
     }
 
+    /// The memory of names and values in bytes.
+    pub(crate) const fn memory(&self) -> usize {
+        self.text.capacity() + self.lines.capacity() * size_of::<Line>()
+    }
+
     /// The bits ([`Known::bit`]) of the present fields.
     pub(crate) const fn present(&self) -> u32 {
         self.present

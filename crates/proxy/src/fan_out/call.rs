@@ -86,7 +86,7 @@ pub(super) async fn run(
                 let (status, name) = status_without_replica(why);
                 // The upstream does not count a rejected call.
                 let upstream = Some(&*upstream).filter(|_| why != NoResponse::UpstreamFull);
-                record_own(&worker, upstream, *trail, (Some(status), Some(name)));
+                record_own(&worker, upstream, trail, (Some(status), Some(name)));
                 return Err(CallError::new(status, name));
             }
         };

@@ -322,6 +322,8 @@ fn only_slow_and_failed_requests_are_logged_on_demand() {
         for path in ["/", "/fails", "/"] {
             get(&proxy, path).await;
         }
+        // The lines of two workers come in any order.
+        proxy.until(|metrics| written(metrics) == 1).await;
         proxy
             .reload(&logging(&setup, &file, ", slower_than: 1ns, format: \"{path}\""))
             .expect("good");

@@ -1,0 +1,95 @@
+use super::{TURN, WAITING_BYTES_MAX, record, write_all};
+use crate::Config;
+use crate::discovery::Discoveries;
+use crate::health::HealthChecks;
+use crate::snapshot::{ConfigSnapshot, ProcessState};
+use crate::spans::sample::usual;
+use crate::trail::Trail;
+use crate::worker::Shared;
+use arc_swap::ArcSwap;
+use curtail_metrics::Gauge;
+use std::sync::Arc;
+
+/// A proxy of one worker, with a receiver of spans in this configuration.
+fn shared(keys: &str) -> Shared {
+    let yaml = format!(
+        "listeners: [{{address: \"127.0.0.1:0\"}}]\nroutes: [{{upstream: a}}]\n\
+         upstreams: {{a: {{replicas: [\"http://127.0.0.1:1\"]}}}}\n{keys}\n"
+    );
+    let config = Config::from_yaml("f", &yaml).expect("a configuration");
+    let process_state = ProcessState::for_tests();
+    let (snapshot, _) = ConfigSnapshot::new(config, &process_state, None).expect("no files");
+    Shared {
+        snapshot: ArcSwap::from_pointee(snapshot),
+        process_state,
+        discoveries: Discoveries::default(),
+        health_checks: HealthChecks::default(),
+        drain: Arc::default(),
+    }
+}
+
+const SPANS: &str = "spans: {endpoint: \"http://127.0.0.1:4318\"}";
+
+fn recorded(shared: &Shared) -> u64 {
+    shared.snapshot.load().spans.as_ref().expect("a receiver").counts().recorded
+}
+
+fn waiting(shared: &Shared) -> usize {
+    shared.process_state.finished.lock(0).trails.len()
+}
+
+#[test]
+fn requests_wait_and_are_written_together() {
+    let shared = shared(SPANS);
+    let spans = 1 + usual().attempts.len() as u64;
+    (0..TURN + 1).for_each(|_| record(&shared, 0, Box::new(usual())));
+    assert_eq!((waiting(&shared), recorded(&shared)), (TURN + 1, 0));
+    write_all(&shared);
+    assert_eq!((waiting(&shared), recorded(&shared)), (0, spans * (TURN as u64 + 1)));
+    assert_eq!(shared.process_state.finished.lock(0).bytes, 0);
+}
+
+#[test]
+fn a_worker_with_too_many_requests_writes_some_and_loses_none() {
+    const REQUESTS: u64 = 2_000;
+    let shared = shared(SPANS);
+    let memory = usual().memory();
+    for _ in 0..REQUESTS {
+        record(&shared, 0, Box::new(usual()));
+        let bytes = shared.process_state.finished.lock(0).bytes;
+        assert_eq!(bytes, waiting(&shared) * memory);
+        assert!(bytes < WAITING_BYTES_MAX, "{bytes}");
+    }
+    assert!(recorded(&shared) > 0, "{REQUESTS} requests are too many");
+    write_all(&shared);
+    assert_eq!(recorded(&shared), REQUESTS * (1 + usual().attempts.len() as u64));
+}
+
+#[test]
+fn a_request_of_which_nothing_is_written_does_not_wait() {
+    let unsampled = || {
+        let mut trail = usual();
+        trail.context.sampled = false;
+        trail
+    };
+    let waits = |keys: &str, trail: Trail| {
+        let shared = shared(keys);
+        record(&shared, 0, Box::new(trail));
+        waiting(&shared) == 1
+    };
+    assert!(!waits("", usual()));
+    assert!(!waits(SPANS, unsampled()));
+    assert!(waits(SPANS, usual()));
+    assert!(waits("access_log: {file: f}", unsampled()));
+}
+
+#[test]
+fn a_request_that_waits_is_not_in_flight() {
+    let shared = shared(SPANS);
+    let gauge = Gauge::default();
+    let mut trail = usual();
+    trail.upstream_permit = Some(Arc::new(gauge.enter()));
+    assert_eq!(gauge.get(), 1);
+    record(&shared, 0, Box::new(trail));
+    assert_eq!((waiting(&shared), gauge.get()), (1, 0));
+}
