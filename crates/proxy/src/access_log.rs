@@ -3,7 +3,7 @@
 //! A line is written when the request has ended. **Decides** which requests are logged: errors always, slow requests if
 //! `slower_than` is set, and a share of all others (`sample`), drawn from the trace ID. So the proxies that a request passes
 //! draw alike.
-//! The lines of requests that are over ([`crate::finished`]) are encoded into a buffer of the worker ([`buffers`]); a thread
+//! The lines of finished requests ([`crate::finished`]) are encoded into a buffer of the worker ([`buffers`]); a thread
 //! writes the buffers to the file
 //! ([`writer`]). No request waits for the file.
 //! **Limits**: those of the buffers. Texts are cut off after [`line::TEXT_BYTES_MAX`] bytes.

@@ -1,28 +1,32 @@
-//! Requests that are over, until their spans and their lines of the access log are written.
+//! Finished requests, until their spans and their lines of the access log are written.
 //!
-//! A worker writes its requests together, [`DELAY`] after the first one ([`run`]). So no client waits for an encoder, also
-//! where client, proxy and replica share a core, and the encoder's code is fetched into the caches once for all of them.
-//! **Limits**: [`WAITING_BYTES_MAX`] for each worker. One that has more writes them at once, so none is lost.
-//! **Hurts when** a request arrives meanwhile: it waits for up to [`TURN`] others.
+//! A worker writes its requests in batches, [`DELAY`] after the first one ([`run`]). So a client need not wait until its
+//! request is encoded, also where client, proxy and replica share a core, and a batch fetches the encoders' code into the
+//! caches once. Each request is written as the configuration wanted it when the request ended.
+//! **Limits**: [`WAITING_BYTES_MAX`] for each worker. A worker with more writes batches at once, so no request is lost.
+//! **Hurts when** a request arrives while a batch is written: it waits for that.
 
+use crate::snapshot::ConfigSnapshot;
 use crate::trail::Trail;
 use crate::worker::{Shared, Worker};
 use curtail_http::precise_timer::PreciseTimer;
 use curtail_units::Duration;
 use std::collections::VecDeque;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use tokio::sync::Notify;
 
-/// The time from the first request that is over until all are written. A fraction of it is the time of waking for that.
+/// The time from the first finished request to the first batch. With a longer one, the requests would be in no cache any
+/// more.
 const DELAY: Duration = Duration::from_ms(10);
 
 /// Maximum memory of the requests of one worker; it may be exceeded by one request.
 const WAITING_BYTES_MAX: usize = 512 << 10;
 
-/// The number of requests that are written before the other tasks of the worker run.
-const TURN: usize = 16;
+/// Maximum number of requests in a batch. Between two batches, the other tasks of the worker run.
+const BATCH_MAX: usize = 16;
 
-/// The requests that are over, by worker.
+/// The finished requests, by worker.
 #[derive(Debug)]
 pub(crate) struct FinishedRequests {
     by_worker: Box<[WorkerQueue]>,
@@ -40,9 +44,16 @@ struct WorkerQueue {
 /// Requests in the order in which they ended.
 #[derive(Debug, Default)]
 struct Queue {
-    trails: VecDeque<Box<Trail>>,
+    requests: VecDeque<FinishedRequest>,
     /// Their memory.
     bytes: usize,
+}
+
+#[derive(Debug)]
+struct FinishedRequest {
+    trail: Box<Trail>,
+    /// The configuration at its end.
+    snapshot: Arc<ConfigSnapshot>,
 }
 
 impl FinishedRequests {
@@ -50,12 +61,12 @@ impl FinishedRequests {
         Self { by_worker: (0..workers).map(|_| WorkerQueue::default()).collect() }
     }
 
-    /// Keeps a request that is over. Returns whether its worker has too many.
-    fn push(&self, worker: usize, trail: Box<Trail>) -> bool {
+    /// Returns whether the worker now has too many requests.
+    fn push(&self, worker: usize, request: FinishedRequest) -> bool {
         let mut queue = self.lock(worker);
-        queue.bytes += trail.memory();
-        queue.trails.push_back(trail);
-        let (is_first, is_full) = (queue.trails.len() == 1, queue.bytes >= WAITING_BYTES_MAX);
+        queue.bytes += request.trail.memory();
+        queue.requests.push_back(request);
+        let (is_first, is_full) = (queue.requests.len() == 1, queue.is_full());
         drop(queue);
         if is_first {
             self.by_worker[worker].waiting.notify_one();
@@ -63,13 +74,13 @@ impl FinishedRequests {
         is_full
     }
 
-    /// Takes the first requests of a worker, at most [`TURN`].
-    fn take_some(&self, worker: usize) -> Vec<Box<Trail>> {
+    /// Takes the first requests of a worker, and whether it still has too many.
+    fn take_batch(&self, worker: usize) -> (Vec<FinishedRequest>, bool) {
         let mut queue = self.lock(worker);
-        let count = queue.trails.len().min(TURN);
-        let taken: Vec<_> = queue.trails.drain(..count).collect();
-        queue.bytes -= taken.iter().map(|trail| trail.memory()).sum::<usize>();
-        taken
+        let count = queue.requests.len().min(BATCH_MAX);
+        let batch: Vec<_> = queue.requests.drain(..count).collect();
+        queue.bytes -= batch.iter().map(|request| request.trail.memory()).sum::<usize>();
+        (batch, queue.is_full())
     }
 
     /// Nothing panics while it holds one of these locks; should it ever, recording goes on.
@@ -78,21 +89,30 @@ impl FinishedRequests {
     }
 }
 
-/// Keeps a request that is over until its spans and its line are written, if these are wanted.
+impl Queue {
+    const fn is_full(&self) -> bool {
+        self.bytes >= WAITING_BYTES_MAX
+    }
+}
+
+/// Keeps a finished request until its spans and its line are written, if these are wanted.
 pub(crate) fn record(shared: &Shared, worker: usize, mut trail: Box<Trail>) {
     let snapshot = shared.snapshot.load();
     let has_spans = snapshot.spans.is_some() && trail.context.sampled;
-    if !has_spans && snapshot.access_log.is_none() {
+    let has_line = snapshot.access_log.is_some() && !trail.is_call;
+    if !has_spans && !has_line {
         return;
     }
     // It no longer counts as in flight.
     (trail.limit_permit, trail.upstream_permit) = (None, None);
-    if shared.process_state.finished.push(worker, trail) {
-        write_some(shared, worker);
+    let request = FinishedRequest { trail, snapshot: Arc::clone(&snapshot) };
+    let mut is_full = shared.process_state.finished.push(worker, request);
+    while is_full {
+        is_full = write_batch(shared, worker).1;
     }
 }
 
-/// Writes the requests of a worker that are over, as long as it runs.
+/// Writes the finished requests of a worker, as long as it runs.
 pub(crate) async fn run(worker: Arc<Worker>, mut timer: PreciseTimer) {
     let (shared, index) = (&worker.shared, worker.index);
     loop {
@@ -100,31 +120,39 @@ pub(crate) async fn run(worker: Arc<Worker>, mut timer: PreciseTimer) {
         if timer.wait(DELAY).await.is_err() {
             tokio::time::sleep(DELAY.into()).await;
         }
-        while write_some(shared, index) {
+        while write_batch(shared, index).0 > 0 {
             tokio::task::yield_now().await;
         }
     }
 }
 
-/// Writes all requests that are over so far.
+/// Writes all requests that have finished so far.
 pub(crate) fn write_all(shared: &Shared) {
     for worker in 0..shared.process_state.finished.by_worker.len() {
-        while write_some(shared, worker) {}
+        while write_batch(shared, worker).0 > 0 {}
     }
 }
 
-/// Writes the first requests of a worker. Returns whether there were any.
-fn write_some(shared: &Shared, worker: usize) -> bool {
-    // First the configuration: a reload must not change how requests of before are written.
-    let (snapshot, clock) = (shared.snapshot.load(), &shared.process_state.clock);
-    let trails = shared.process_state.finished.take_some(worker);
-    if let Some(sink) = &snapshot.spans {
-        trails.iter().for_each(|trail| sink.record(trail, clock));
+/// Writes the first requests of a worker. Returns their number, and whether the worker still has too many.
+fn write_batch(shared: &Shared, worker: usize) -> (usize, bool) {
+    let (batch, is_full) = shared.process_state.finished.take_batch(worker);
+    let clock = &shared.process_state.clock;
+    for FinishedRequest { trail, snapshot } in &batch {
+        let written = catch_unwind(AssertUnwindSafe(|| {
+            if let Some(sink) = &snapshot.spans {
+                sink.record(trail, clock);
+            }
+            if let Some(log) = &snapshot.access_log {
+                log.record_request(worker, trail, clock);
+            }
+        }));
+        if written.is_err() {
+            tracing::error!(
+                "a request has no span or no line in the access log: its encoder panicked"
+            );
+        }
     }
-    if let Some(log) = &snapshot.access_log {
-        trails.iter().for_each(|trail| log.record_request(worker, trail, clock));
-    }
-    !trails.is_empty()
+    (batch.len(), is_full)
 }
 
 #[cfg(test)]

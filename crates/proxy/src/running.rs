@@ -237,9 +237,10 @@ impl Running {
             reloaded.health_checks = start_health_checks(&snapshot, &self.shared)?;
         }
         let sink = |snapshot: &ConfigSnapshot| snapshot.spans.as_ref().map(Arc::as_ptr);
+        let mut earlier_exporter = None;
         if sink(&snapshot) != sink(&before) {
-            // The earlier exporter sends what it has, and ends.
-            reloaded.exporter = ExporterThread::start(&snapshot, &self.shared)?;
+            let exporter = ExporterThread::start(&snapshot, &self.shared)?;
+            earlier_exporter = std::mem::replace(&mut reloaded.exporter, exporter);
         }
         let changed = before.config.changed_keys(&snapshot.config);
         for (upstream, membership) in changes {
@@ -248,9 +249,10 @@ impl Running {
         let now = self.shared.process_state.clock.now();
         let discoveries = snapshot.upstreams.iter().filter_map(|upstream| upstream.discovery());
         discoveries.for_each(|discovery| discovery.make_due(now));
-        // Requests that are over have the spans and lines of the earlier configuration.
-        finished::write_all(&self.shared);
         self.shared.snapshot.store(Arc::new(snapshot));
+        finished::write_all(&self.shared);
+        // The earlier exporter sends what it has, and ends.
+        drop(earlier_exporter);
         self.shared.discoveries.wake();
         self.shared.health_checks.wake();
         listeners.apply(prepared);

@@ -61,7 +61,7 @@ pub(crate) struct ProcessState {
     pub(crate) process: Arc<ProcessMetrics>,
     /// The lines that wait for the file of the access log.
     pub(crate) access_lines: Arc<LineBuffers>,
-    /// The requests that are over, until their spans and lines are written.
+    /// The finished requests, until their spans and lines are written.
     pub(crate) finished: FinishedRequests,
 }
 

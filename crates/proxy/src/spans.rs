@@ -1,6 +1,6 @@
 //! Spans: what the proxy did for a request, exported over OTLP.
 //!
-//! Requests that are over ([`crate::finished`]) are encoded into a buffer of their thread. The exporter ([`export`]) takes
+//! Finished requests ([`crate::finished`]) are encoded into a buffer of their thread. The exporter ([`export`]) takes
 //! the buffers.
 //! **Limits**: [`BUFFERED_BYTES_MAX`] in all. Further spans are dropped before they are encoded, and counted; no
 //! request waits. A request that is not sampled costs nothing.

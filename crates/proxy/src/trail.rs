@@ -43,7 +43,7 @@ pub(crate) struct Trail {
     pub(crate) is_repeatable: bool,
     /// The route and the class; absent: no route matched.
     pub(crate) destination: Option<Destination>,
-    /// Counts the request as in flight at its route, until the trail is dropped; absent: no limit counts it.
+    /// Counts the request as in flight at its route, until it has finished; absent: no limit counts it.
     pub(crate) limit_permit: Option<Arc<LimitPermit>>,
     /// The same at its upstream.
     pub(crate) upstream_permit: Option<Arc<GaugeGuard>>,

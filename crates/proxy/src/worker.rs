@@ -56,7 +56,7 @@ impl Worker {
         Self { index, shared, timers: Arc::default(), rng, jitter: Mutex::new(jitter), rest_calls }
     }
 
-    /// Records a request that is over: the latency of its tenant at once, its spans and its line in the access log soon, if
+    /// Records a finished request: the latency of its tenant at once, its spans and its line in the access log soon, if
     /// these are configured.
     pub(crate) fn record(&self, trail: Box<Trail>) {
         if let Some(tenants) = &self.shared.snapshot.load().tenants {

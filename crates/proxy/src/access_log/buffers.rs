@@ -1,7 +1,7 @@
 //! The lines between the workers and the file.
 //!
 //! Each worker appends to a buffer of its own. The writer ([`super::writer`]) swaps the buffers for empty ones ten times a
-//! second, so a worker wakes no thread, and its lock is held by others for a swap only.
+//! second, so a worker wakes no thread. Others hold its lock for a swap, and at a reload for lines.
 //! **Limits**: [`BYTES_MAX`] in all, in equal parts; as many bytes again are on their way to the file. Further lines are
 //! dropped before they are encoded, and counted.
 
@@ -39,7 +39,7 @@ pub(crate) struct LineBuffers {
 #[repr(align(64))]
 struct WorkerBuffer(Mutex<Lines>);
 
-/// Lines in the order in which their requests ended.
+/// Lines about in the order in which their requests ended.
 #[derive(Debug, Default)]
 pub(super) struct Lines {
     pub(super) bytes: Vec<u8>,
