@@ -8,6 +8,7 @@ disturbance longer than a block affects both. Each printed percentile has a conf
 import contextlib
 import subprocess
 import sys
+from pathlib import Path
 
 from harness import load, log_sink, peers, processes
 from harness.passthrough import LOAD_CORE, PROXY_CORE, place
@@ -31,7 +32,7 @@ GRACE_S = 120
 def measure(plan, scratch, sink, no_build, print_line):
     """Returns the output and the command of `curtail bench compare`, by features, placement and protocol. The replicas
     must be running."""
-    program = peers.target_folder() / "release" / "curtail" if no_build else build_server()
+    program = existing_curtail() if no_build else build_server()
     results = {}
     for features, (has_log, name, keys) in FEATURES.items():
         settings = {f"listeners[{nth}].address": f"127.0.0.1:{port}" for nth, port in enumerate(PORTS.values())} | keys
@@ -50,6 +51,14 @@ def measure(plan, scratch, sink, no_build, print_line):
         if has_log and int((scratch / "lines.log").read_text()) == 0:
             raise load.LoadError("HAProxy sent no line of its access log")
     return results
+
+
+def existing_curtail():
+    """The program `curtail` of the release profile, or else of the profile of `make demo`."""
+    paths = [peers.target_folder() / profile / "curtail" for profile in ("release", "debug")]
+    for path in filter(Path.exists, paths):
+        return path
+    raise peers.MissingError(f"{paths[0]} does not exist: run cargo build --release -p curtail")
 
 
 def start_haproxy(running, scratch, has_log, sink):

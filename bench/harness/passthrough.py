@@ -41,7 +41,7 @@ class Plan:
     # For the measurement of added latency. Latencies of a virtual machine drift from second to second, so blocks are short:
     # both proxies of a pair see the same drift. In shorter ones, more than 1 % of the requests would open a connection.
     compared_rate: int = 2500
-    compared_blocks: int = 80
+    compared_blocks: int = 60
     compared_s: int = 1
 
 
