@@ -10,7 +10,7 @@ equally. A ratio divides figures of the same round. A visit has two blocks for e
   20 to 30 us more system time, and the difference varied).
 - flat out: the proxy alone on one core, replicas and generator on the other, as many requests as possible.
 
-The receiver of spans stands for another machine: it runs on the core that the proxy does not have, at the lowest priority.
+The receiver of spans stands for another machine: it runs on the core that the proxy does not have, only while nothing else wants it.
 
 A fixed number of unmeasured requests before each paced block fills the connection pools.
 """
@@ -73,6 +73,7 @@ def measure(plan, peer_names, print_line, measure_latency):
         for name in ("servers", "sink", "nginx"):
             (scratch / name).mkdir()
         with (
+            processes.no_autogroup(),
             start_nginx("servers", LOAD_CORE, peers.SERVER_PORTS, scratch) as servers,
             start_nginx("sink", PROXY_CORE, peers.SINK_PORTS, scratch, processes.NICE_ELSEWHERE) as sink,
         ):
