@@ -23,6 +23,9 @@ const DELAY: Duration = Duration::from_ms(10);
 /// Maximum memory of the requests of one worker; it may be exceeded by one request.
 const WAITING_BYTES_MAX: usize = 512 << 10;
 
+/// The worker does not wait for [`DELAY`] when this many requests have finished: they would not stay in its caches.
+const MANY: usize = 48;
+
 /// Maximum number of requests in a batch. Between two batches, the other tasks of the worker run.
 const BATCH_MAX: usize = 16;
 
@@ -37,7 +40,7 @@ pub(crate) struct FinishedRequests {
 #[repr(align(64))]
 struct WorkerQueue {
     queue: Mutex<Queue>,
-    /// Notifies [`run`] of a request in an empty queue.
+    /// Notifies [`run`] of the first request, and of [`MANY`].
     waiting: Notify,
 }
 
@@ -66,9 +69,9 @@ impl FinishedRequests {
         let mut queue = self.lock(worker);
         queue.bytes += request.trail.memory();
         queue.requests.push_back(request);
-        let (is_first, is_full) = (queue.requests.len() == 1, queue.is_full());
+        let (is_due, is_full) = (matches!(queue.requests.len(), 1 | MANY), queue.is_full());
         drop(queue);
-        if is_first {
+        if is_due {
             self.by_worker[worker].waiting.notify_one();
         }
         is_full
@@ -116,9 +119,16 @@ pub(crate) fn record(shared: &Shared, worker: usize, mut trail: Box<Trail>) {
 pub(crate) async fn run(worker: Arc<Worker>, mut timer: PreciseTimer) {
     let (shared, index) = (&worker.shared, worker.index);
     loop {
-        shared.process_state.finished.by_worker[index].waiting.notified().await;
-        if timer.wait(DELAY).await.is_err() {
-            tokio::time::sleep(DELAY.into()).await;
+        let waiting = &shared.process_state.finished.by_worker[index].waiting;
+        waiting.notified().await;
+        let delay = async {
+            if timer.wait(DELAY).await.is_err() {
+                tokio::time::sleep(DELAY.into()).await;
+            }
+        };
+        tokio::select! {
+            () = waiting.notified() => {}
+            () = delay => {}
         }
         while write_batch(shared, index).0 > 0 {
             tokio::task::yield_now().await;
