@@ -68,7 +68,7 @@ def start_haproxy(running, scratch, has_log, sink):
         host, port = log_sink.ADDRESS
         command = ("env", f"ACCESS_LOG={host}:{port}", *command)
         program = (sys.executable, peers.BENCH / "harness" / "log_sink.py")
-        lines, nice = scratch / "lines.log", processes.NICE_ELSEWHERE
+        lines, nice = scratch / "lines.log", processes.ELSEWHERE
         receivers.append(running.enter_context(ServerProcess("log", program, LOAD_CORE, (), lines, nice)))
     log = scratch / "haproxy-compared.log"
     return running.enter_context(ServerProcess(BASE, command, PROXY_CORE, peers.PROXY_PORTS.values(), log)), receivers

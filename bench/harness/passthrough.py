@@ -75,7 +75,7 @@ def measure(plan, peer_names, print_line, measure_latency):
         with (
             processes.no_autogroup(),
             start_nginx("servers", LOAD_CORE, peers.SERVER_PORTS, scratch) as servers,
-            start_nginx("sink", PROXY_CORE, peers.SINK_PORTS, scratch, processes.NICE_ELSEWHERE) as sink,
+            start_nginx("sink", PROXY_CORE, peers.SINK_PORTS, scratch, processes.ELSEWHERE) as sink,
         ):
             bench = Bench(plan, servers, sink, [peers.PEERS[name](scratch / "nginx") for name in peer_names], scratch)
             return run_rounds(bench, print_line), bench.peers, measure_latency(scratch, sink)

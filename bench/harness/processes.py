@@ -27,9 +27,9 @@ STOP_LIMIT_S = 5.0
 TICKS_PER_S = os.sysconf("SC_CLK_TCK")
 # Raises the priority above other load on the machine.
 NICE_AS_ROOT = -15
-# For a process that stands for another machine, and must not delay what it shares a core with: the policy SCHED_IDLE. With a
-# nice value of 19, a receiver of spans still ran to the end of its time slice, and p99 was 5 % higher (HTTP/1.1).
-NICE_ELSEWHERE = "idle"
+# In place of a nice value, for a process that stands for another machine and must not delay what it shares a core with: the
+# policy SCHED_IDLE. With a nice value of 19, a receiver of spans still ran to the end of its time slice, and p99 was 5 % higher (HTTP/1.1).
+ELSEWHERE = "idle"
 AUTOGROUP = Path("/proc/sys/kernel/sched_autogroup_enabled")
 
 
@@ -57,7 +57,7 @@ class Cost:
 
 @contextlib.contextmanager
 def no_autogroup():
-    """Without autogroup, as far as this process may change that: in it, no priority is lower than another session's."""
+    """Switches autogroup off, if this process may: with it, priorities do not count between sessions."""
     before = AUTOGROUP.read_text() if AUTOGROUP.exists() and os.geteuid() == 0 else None
     if before:
         AUTOGROUP.write_text("0")
@@ -85,15 +85,16 @@ def at_real_time(command):
 
 
 def spawn(command, core, nice=None, **popen):
-    """Starts `command` pinned to `core`, in a session of its own, so that Ctrl-C reaches only the harness."""
+    """Starts `command` pinned to `core`, in a session of its own, so that Ctrl-C reaches only the harness. `nice` is a nice
+    value or ELSEWHERE."""
     nice = nice_value() if nice is None else nice
-    priority = ["chrt", "--idle", "0"] if nice == NICE_ELSEWHERE else ["nice", "-n", str(nice)]
+    priority = ["chrt", "--idle", "0"] if nice == ELSEWHERE else ["nice", "-n", str(nice)]
     pinned = ["taskset", "--cpu-list", str(core), *priority, *map(str, command)]
     process = subprocess.Popen(pinned, stdin=subprocess.DEVNULL, start_new_session=True, **popen)
     # With autogroup, priorities count only within a session; the group of the session has its own nice value.
     group = Path(f"/proc/{process.pid}/autogroup")
     if nice and group.exists():
-        group.write_text("19" if nice == NICE_ELSEWHERE else str(nice))
+        group.write_text("19" if nice == ELSEWHERE else str(nice))
     return process
 
 

@@ -5,7 +5,8 @@
 //!
 //! The path of a request: [`listen`] accepts its connection, [`serve`] reads the request, [`request`] routes and
 //! classifies it, [`leaf`] admits it, [`root`] sends its attempts as the machines decide ([`driver`]), and [`response`]
-//! passes the response on. Its [`trail`] becomes [`spans`] and a line of the [`access_log`]; counts go to [`metrics`], which [`admin`] shows.
+//! passes the response on. Its [`trail`] waits in [`finished`], and becomes [`spans`] and a line of the [`access_log`]. Counts go to
+//! [`metrics`], which [`admin`] shows.
 
 mod access_log;
 mod admin;
