@@ -1,4 +1,4 @@
-use super::{BATCH_MAX, WAITING_BYTES_MAX, record, write_all};
+use super::{BATCH_MAX, MANY, WAITING_BYTES_MAX, record, write_all};
 use crate::Config;
 use crate::discovery::Discoveries;
 use crate::health::HealthChecks;
@@ -8,7 +8,9 @@ use crate::trail::Trail;
 use crate::worker::Shared;
 use arc_swap::ArcSwap;
 use curtail_metrics::Gauge;
+use std::pin::pin;
 use std::sync::Arc;
+use std::task::{Context, Waker};
 
 /// A proxy of one worker, with a receiver of spans in this configuration.
 fn shared(keys: &str) -> Shared {
@@ -67,6 +69,20 @@ fn a_worker_with_too_many_requests_writes_some_and_loses_none() {
     assert!(recorded(&shared) > 0, "{REQUESTS} requests are too many");
     write_all(&shared);
     assert_eq!(recorded(&shared), REQUESTS * (1 + usual().attempts.len() as u64));
+}
+
+#[test]
+fn the_worker_is_notified_of_the_first_request_and_of_many() {
+    let shared = shared(SPANS);
+    let is_notified = || {
+        let notified = pin!(shared.process_state.finished.by_worker[0].waiting.notified());
+        notified.poll(&mut Context::from_waker(Waker::noop())).is_ready()
+    };
+    let notified = (1..=MANY + 1).filter(|_| {
+        record(&shared, 0, Box::new(usual()));
+        is_notified()
+    });
+    assert_eq!(notified.collect::<Vec<_>>(), [1, MANY]);
 }
 
 #[test]
