@@ -33,6 +33,7 @@ pub struct DrainSignal {
     is_begun: AtomicBool,
     /// Whether idle connections close, likewise.
     is_closing: AtomicBool,
+    has_timed_out: AtomicBool,
 }
 
 impl DrainSignal {
@@ -45,6 +46,17 @@ impl DrainSignal {
     /// Begins the first stage of the drain.
     pub fn begin_with_last_responses(&self) {
         self.enter(Stage::LastResponses);
+    }
+
+    /// Ends the drain: from now on, requests in progress are aborted.
+    pub fn time_out(&self) {
+        self.has_timed_out.store(true, Ordering::Release);
+    }
+
+    /// Whether requests in progress are aborted.
+    #[must_use]
+    pub fn has_timed_out(&self) -> bool {
+        self.has_timed_out.load(Ordering::Acquire)
     }
 
     fn enter(&self, stage: Stage) {

@@ -75,11 +75,7 @@ pub fn version(revision: Option<&str>) -> &'static str {
 /// Runs a proxy until a signal stops it; returns the exit code.
 #[must_use]
 pub fn run(args: &ProxyArgs) -> u8 {
-    let config = match configuration(args) {
-        Ok(config) => config,
-        Err(code) => return code,
-    };
-    // Registered before the line that reports readiness, because an unhandled SIGHUP would end the process.
+    // Registered first, because an unhandled SIGHUP would end the process.
     let registered =
         tokio::runtime::Builder::new_current_thread().enable_all().build().and_then(|runtime| {
             let _entered = runtime.enter();
@@ -92,6 +88,10 @@ pub fn run(args: &ProxyArgs) -> u8 {
             tracing::error!(%error, "signals cannot be received");
             return EXIT_ENVIRONMENT;
         }
+    };
+    let config = match configuration(args) {
+        Ok(config) => config,
+        Err(code) => return code,
     };
     let seed = args.seed.unwrap_or_else(|| crate::trace_context::entropy_rng().next_u64());
     let options = Options { journal: args.journal.clone(), seed, notifies_systemd: true };

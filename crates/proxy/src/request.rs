@@ -492,7 +492,8 @@ pub(crate) fn record_own(
         let response = status.map_or(ResponseClass::None, ResponseClass::Status);
         upstream.record_end(&trail, response, at);
     }
-    trail.end = Some(RequestEnd { at, status, error, reason: None });
+    let reason = trail.end.and_then(|end| end.reason);
+    trail.end = Some(RequestEnd { at, status, error, reason });
     worker.record(trail);
 }
 

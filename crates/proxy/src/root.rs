@@ -177,7 +177,7 @@ impl Exchange {
                     Event::Woke
                 }
             };
-            if let Some(fault) = self.outgoing.body.as_ref().and_then(|body| body.fault()) {
+            if let Some(fault) = self.body_fault() {
                 // The client still waits for a response, but there is no complete request to send.
                 self.handle(Event::Abandoned);
                 return Poll::Ready(Err(NoResponse::Client(fault)));
@@ -186,6 +186,11 @@ impl Exchange {
                 return Poll::Ready(ended);
             }
         }
+    }
+
+    /// Why the client's request body is incomplete for ever.
+    fn body_fault(&self) -> Option<ClientFault> {
+        self.outgoing.body.as_ref().and_then(|body| body.fault())
     }
 
     /// Ends the request of a client that disconnected before a response. The request is counted and traced, because the
@@ -242,6 +247,11 @@ impl Exchange {
                 }
                 self.attempts[index] = Attempt::Buffered(Box::new(response));
                 Event::Responded { attempt, outcome }
+            }
+            Err(_) if self.body_fault().is_some() => {
+                // It is the client that failed: the request is abandoned next.
+                self.attempts[index] = Attempt::Gone;
+                Event::Failed { attempt, failure: Failure::Broken }
             }
             Err(error) => {
                 let upstream = &self.driver.upstream.name;
@@ -300,8 +310,9 @@ impl Exchange {
             }
             Effect::Cancel { attempt } => {
                 let open = self.attempts.get_mut(attempt.index());
-                *open.ok_or("an unknown attempt was cancelled")? = Attempt::Gone;
-                self.trail.attempt_ended(attempt, now, AttemptEnd::Cancelled(reason));
+                let open = open.ok_or("an unknown attempt was cancelled")?;
+                let buffered = std::mem::replace(open, Attempt::Gone);
+                self.note_cancelled(attempt, (now, reason), &buffered);
             }
             Effect::Respond { attempt } => {
                 let response =
@@ -331,6 +342,26 @@ impl Exchange {
         };
         self.trail.won(attempt);
         Some(response)
+    }
+
+    /// Records the end of an attempt that is cancelled, or whose response is discarded.
+    fn note_cancelled(
+        &mut self,
+        attempt: AttemptId,
+        (now, reason): (Instant, Reason),
+        was: &Attempt,
+    ) {
+        let Attempt::Buffered(response) = was else {
+            self.trail.attempt_ended(attempt, now, AttemptEnd::Cancelled(reason));
+            return;
+        };
+        let end = match self.outgoing.outcome(response) {
+            Outcome::Bad => AttemptEnd::Failed(Failure::BadResponse),
+            Outcome::Refused => AttemptEnd::Failed(Failure::Refused),
+            Outcome::Good | Outcome::TwinStarted => AttemptEnd::Cancelled(reason),
+        };
+        let responded = self.trail.attempt(attempt).and_then(|attempt| attempt.responded);
+        self.trail.attempt_ended(attempt, responded.map_or(now, |(at, _)| at), end);
     }
 
     fn note_request_body(&mut self) {

@@ -107,7 +107,8 @@ pub(crate) struct AttemptTrail {
     pub(crate) connect: Option<ConnectPhases>,
     /// When the response began, or was complete if it is buffered; and its status.
     pub(crate) responded: Option<(Instant, StatusCode)>,
-    /// When and how the attempt ended; absent while it is in progress.
+    /// When and how the attempt ended; absent while it is in progress. If its response was buffered and then discarded,
+    /// it ended with that response: the time after that was spent on other attempts.
     pub(crate) end: Option<(Instant, AttemptEnd)>,
     pub(crate) won: bool,
 }
@@ -238,6 +239,19 @@ impl Trail {
         }
     }
 
+    /// Notes that it was the stop of the proxy, and not the client, that ended the request.
+    pub(crate) fn note_drain_timeout(&mut self) {
+        let (gone, timeout) = (Reason::ClientGone, Reason::DrainTimeout);
+        if let Some(end) = self.end.as_mut().filter(|end| end.error == Some(gone.name())) {
+            (end.error, end.reason) = (Some(timeout.name()), Some(timeout));
+        }
+        for (_, end) in self.attempts.iter_mut().filter_map(|attempt| attempt.end.as_mut()) {
+            if *end == AttemptEnd::Cancelled(gone) {
+                *end = AttemptEnd::Cancelled(timeout);
+            }
+        }
+    }
+
     /// The attempt with this ID, if it was recorded. If it was not, only a span lacks details.
     pub(crate) fn attempt(&mut self, id: AttemptId) -> Option<&mut AttemptTrail> {
         self.attempts.get_mut(id.index())
@@ -245,15 +259,6 @@ impl Trail {
 }
 
 impl AttemptTrail {
-    /// When the attempt ended. An attempt whose response was buffered and then discarded ended with that response: the
-    /// time after that was spent on other attempts.
-    pub(crate) fn ended_at(&self) -> Option<Instant> {
-        match (self.end?, self.responded) {
-            ((_, AttemptEnd::Cancelled(_)), Some((responded_at, _))) => Some(responded_at),
-            ((at, _), _) => Some(at),
-        }
-    }
-
     /// An attempt that is sent now, over an open connection unless [`Trail::connected`] follows.
     pub(crate) fn new(
         span_id: SpanId,

@@ -44,19 +44,21 @@ impl Tunnel {
     /// Carries bytes both ways until both sides have closed or the tunnel is idle for too long. `prefix` are bytes
     /// already read from the client.
     pub(crate) async fn carry<F: Fn() + Unpin, S: ByteStream + ClientStream>(
-        mut self,
+        self,
         (client, prefix): (WriteTimeoutStream<F, S>, Bytes),
         metrics: &ListenerMetrics,
     ) {
         let moved = client.moved();
-        let mut idle = self.idle.take();
+        let Self { replica, mut completion, mut permit, mut idle } = self;
         let is_idle = poll_fn(|cx| match &mut idle {
             Some(timer) => timer.poll(cx, moved.load(Ordering::Relaxed)),
             None => Poll::Pending,
         });
         let client = Mutex::new(client);
+        let prefix_len = prefix.len() as u64;
+        let mut ending = Ending { client: &client, prefix_len, completion: &mut completion };
         let carried = async {
-            let mut replica = self.replica.open().await?;
+            let mut replica = replica.open().await?;
             replica.write_all(&prefix).await?;
             tokio::io::copy_bidirectional(&mut Shared(&client), &mut replica).await
         };
@@ -74,29 +76,26 @@ impl Tunnel {
             () = is_idle => Carried::Idle,
             () = gone => Carried::ClientGone,
         };
-        let client = lock(&client);
-        let (from_client, to_client) = client.bytes();
-        self.completion.tunneled(from_client + prefix.len() as u64, to_client);
+        ending.count();
+        let Ending { completion, .. } = &mut ending;
         match carried {
             Carried::Ended(carried) => {
                 if let Err(error) = &carried {
                     tracing::debug!(%error, "upgraded connection failed");
                 }
                 match carried {
-                    Err(error) if is_write_timeout(&error) => {
-                        self.completion.abandon("client_slow")
-                    }
-                    Err(_) if client.has_failed() => self.completion.abandon("client_gone"),
+                    Err(error) if is_write_timeout(&error) => completion.abandon("client_slow"),
+                    Err(_) if lock(&client).has_failed() => completion.abandon("client_gone"),
                     carried => {
-                        self.completion.end(carried.is_ok());
-                        LeafPermit::finish(self.permit.take());
+                        completion.end(carried.is_ok());
+                        LeafPermit::finish(permit.take());
                     }
                 }
             }
-            Carried::ClientGone => self.completion.abandon("client_gone"),
+            Carried::ClientGone => completion.abandon("client_gone"),
             Carried::Idle => {
                 metrics.timed_out.add(&ClientTimeout::StreamIdle, 1);
-                self.completion.time_out();
+                completion.time_out();
             }
         }
     }
@@ -108,6 +107,28 @@ enum Carried {
     Ended(io::Result<()>),
     ClientGone,
     Idle,
+}
+
+/// The end of an upgraded connection, which comes with a drop when the proxy stops.
+struct Ending<'a, F: Fn() + Unpin, S: ByteStream + ClientStream> {
+    client: &'a Mutex<WriteTimeoutStream<F, S>>,
+    /// The bytes that were read from the client before.
+    prefix_len: u64,
+    completion: &'a mut Completion,
+}
+
+impl<F: Fn() + Unpin, S: ByteStream + ClientStream> Ending<'_, F, S> {
+    /// Sets the bytes of both directions.
+    fn count(&mut self) {
+        let (from_client, to_client) = lock(self.client).bytes();
+        self.completion.tunneled(self.prefix_len + from_client, to_client);
+    }
+}
+
+impl<F: Fn() + Unpin, S: ByteStream + ClientStream> Drop for Ending<'_, F, S> {
+    fn drop(&mut self) {
+        self.count();
+    }
 }
 
 /// A stream that two futures of one task share: one carries its bytes, the other one looks at its state.

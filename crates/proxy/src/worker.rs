@@ -58,7 +58,10 @@ impl Worker {
 
     /// Records a finished request: the latency of its tenant at once, its spans and its line in the access log soon, if
     /// these are configured.
-    pub(crate) fn record(&self, trail: Box<Trail>) {
+    pub(crate) fn record(&self, mut trail: Box<Trail>) {
+        if self.shared.drain.has_timed_out() {
+            trail.note_drain_timeout();
+        }
         if let Some(tenants) = &self.shared.snapshot.load().tenants {
             tenants.record(self.index, &trail);
         }

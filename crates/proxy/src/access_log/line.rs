@@ -136,7 +136,7 @@ fn write_attempt(
         put!("reason_detail", Value::Text(attempt.reason.to_string().as_bytes()));
     }
     put!("start_ms", Value::Duration(attempt.sent.since(start)));
-    let end = attempt.ended_at().unwrap_or(latest);
+    let end = attempt.end.map_or(latest, |(at, _)| at);
     put!("duration_ms", Value::Duration(end.since(attempt.sent)));
     if let Some(phases) = attempt.connect {
         put!("lookup_ms", Value::Duration(phases.lookup));

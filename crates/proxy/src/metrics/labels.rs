@@ -120,6 +120,7 @@ mod tests {
             Reason::AttemptsSpent { attempts: 1 },
             Reason::RequestTimeout { age: TIME },
             Reason::ClientGone,
+            Reason::DrainTimeout,
             Reason::NoReplica,
             Reason::GainEstimated { estimate },
             Reason::NoGainEstimated { estimate },

@@ -27,6 +27,7 @@ pub(crate) struct Request {
 pub(crate) struct Span {
     pub(crate) trace_id: Vec<u8>,
     pub(crate) span_id: Vec<u8>,
+    pub(crate) trace_state: String,
     pub(crate) parent: Vec<u8>,
     pub(crate) name: String,
     pub(crate) kind: u64,
@@ -190,6 +191,7 @@ fn span(bytes: &[u8]) -> Span {
         match field {
             1 => span.trace_id = value.bytes().to_vec(),
             2 => span.span_id = value.bytes().to_vec(),
+            3 => span.trace_state = value.text(),
             4 => span.parent = value.bytes().to_vec(),
             5 => span.name = value.text(),
             6 => span.kind = value.int(),

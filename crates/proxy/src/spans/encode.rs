@@ -10,7 +10,8 @@ use super::attributes::{Attributes, SPAN_ATTRIBUTES};
 use crate::trace_context::SpanId;
 use crate::trail::{AttemptEnd, AttemptTrail, Destination, RequestEnd, Trail};
 use curtail_http::clock::Clock;
-use curtail_policy::{Choice, Reason, TieRole};
+use curtail_http::head::{Fields, Known};
+use curtail_policy::{Choice, Failure, Reason, TieRole};
 use curtail_protobuf::{bytes_field, fixed32_field, fixed64_field, message_field, varint_field};
 use curtail_units::Instant;
 use http::{Method, StatusCode, Version};
@@ -22,6 +23,7 @@ pub(super) const SCOPE_SPANS_SPAN: u32 = 2;
 /// Fields of `Span`.
 const TRACE_ID: u32 = 1;
 const SPAN_ID: u32 = 2;
+const TRACE_STATE: u32 = 3;
 const PARENT_SPAN_ID: u32 = 4;
 const NAME: u32 = 5;
 const KIND: u32 = 6;
@@ -140,7 +142,7 @@ impl Encoder<'_> {
                 name: known_method(&trail.request_head.method).unwrap_or("HTTP"),
                 kind: KIND_CLIENT,
                 from: attempt.sent,
-                to: attempt.ended_at().unwrap_or(latest),
+                to: attempt.end.map_or(latest, |(at, _)| at),
             };
             write_head(out, trail, &head, clock);
             let mut attributes = Attributes::new(out, SPAN_ATTRIBUTES);
@@ -157,6 +159,9 @@ fn write_head(out: &mut Vec<u8>, trail: &Trail, head: &Head<'_>, clock: &Clock) 
     let context = &trail.context;
     bytes_field(out, TRACE_ID, &context.trace_id);
     bytes_field(out, SPAN_ID, &head.span_id);
+    if trail.request_head.fields.has(Known::Tracestate) {
+        write_trace_state(out, &trail.request_head.fields);
+    }
     if let Some(parent) = &head.parent {
         bytes_field(out, PARENT_SPAN_ID, parent);
     }
@@ -166,6 +171,15 @@ fn write_head(out: &mut Vec<u8>, trail: &Trail, head: &Head<'_>, clock: &Clock) 
     fixed64_field(out, END_UNIX_NS, clock.unix_ns(head.to.max(head.from)));
     let random = if context.random { FLAG_RANDOM } else { 0 };
     fixed32_field(out, FLAGS, FLAG_PARENT_KNOWN | FLAG_SAMPLED | random | head.flags);
+}
+
+/// Writes the client's `tracestate`, which it may have split into several fields (Trace Context, section 3.3.1).
+#[cold]
+fn write_trace_state(out: &mut Vec<u8>, fields: &Fields) {
+    let lines = fields.all(Known::Tracestate).map(std::str::from_utf8);
+    if let Ok(lines) = lines.collect::<Result<Vec<_>, _>>() {
+        bytes_field(out, TRACE_STATE, lines.join(",").as_bytes());
+    }
 }
 
 /// Writes a skipped extra attempt (a hedge or a retry), with the reason, as an event of the request.
@@ -336,12 +350,14 @@ fn describe_attempt_end(
     }
     let status = attempt.responded.map(|(_, status)| status);
     let bad_status = status.filter(|s| s.is_client_error() || s.is_server_error());
+    let bad_status = bad_status.as_ref().map(StatusCode::as_str);
     let error = match &end {
+        Some(AttemptEnd::Failed(failure @ Failure::BadResponse)) => {
+            bad_status.or(Some(failure.name()))
+        }
         Some(AttemptEnd::Failed(failure)) => Some(failure.name()),
         Some(AttemptEnd::Cancelled(reason @ Reason::RequestTimeout { .. })) => Some(reason.name()),
-        Some(AttemptEnd::Responded | AttemptEnd::Cancelled(_)) | None => {
-            bad_status.as_ref().map(StatusCode::as_str)
-        }
+        Some(AttemptEnd::Responded | AttemptEnd::Cancelled(_)) | None => bad_status,
     };
     if let Some(error) = error {
         attributes.text(b"error.type", error);

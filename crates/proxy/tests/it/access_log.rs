@@ -16,6 +16,8 @@ use serde_json::{Value, json};
 use std::collections::BTreeSet;
 use std::path::Path;
 use std::process::Command;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 /// A configuration with an access log in this file; `keys` follow a comma.
@@ -160,7 +162,7 @@ fn disconnects_rejections_and_upgrades_have_a_line_when_they_end() {
         broken.send("GET /broken HTTP/1.1\r\nhost: h\r\n\r\n").await;
         assert_eq!(broken.response().await.head.status(), 502);
         let line = lines_after(&proxy, 3, &file).await.remove(2);
-        assert_eq!((&line["error"], &line["reason"]), (&json!("broken"), &json!("broken")));
+        assert_eq!((&line["error"], &line["reason"]), (&json!("broken"), &json!("attempts_spent")));
 
         let mut tunnel = Wire::connect(proxy.address()).await;
         tunnel
@@ -174,6 +176,102 @@ fn disconnects_rejections_and_upgrades_have_a_line_when_they_end() {
         let line = lines_after(&proxy, 4, &file).await.remove(3);
         assert_eq!(line["status"], 101, "{line}");
         assert_eq!((&line["request_bytes"], &line["response_bytes"]), (&json!(4), &json!(5)));
+    });
+}
+
+#[test]
+fn requests_that_the_stop_aborts_are_no_fault_of_their_clients() {
+    run(async {
+        let replica = RawReplica::start(|mut wire, record, _| async move {
+            let Some(request) = record.read(&mut wire).await else { return };
+            match request.head.request().1 {
+                "/upgrade" => {
+                    wire.send("HTTP/1.1 101 S\r\nconnection: upgrade\r\nupgrade: x\r\n\r\n").await;
+                    assert_eq!(wire.read_exact(4).await.expect("held"), "ping");
+                    wire.send("pong!").await;
+                }
+                "/half" => {
+                    wire.send("HTTP/1.1 200 OK\r\ncontent-length: 1000000\r\n\r\nhalf").await
+                }
+                _ => {}
+            }
+            wire.read_to_close().await;
+        })
+        .await;
+        let directory = Directory::new();
+        let file = directory.path("access.log");
+        let setup = Setup::before(&[replica.address()]).upstream("hedge: false\nretry: false");
+        let proxy = logging(&setup, &file, "").start();
+
+        let mut waiting = Wire::connect(proxy.address()).await;
+        waiting.send("GET /waiting HTTP/1.1\r\nhost: h\r\n\r\n").await;
+        let mut half = Wire::connect(proxy.address()).await;
+        half.send("GET /half HTTP/1.1\r\nhost: h\r\n\r\n").await;
+        assert_eq!(half.read_head().await.expect("held").expect("a response").status(), 200);
+        assert_eq!(half.read_exact(4).await.expect("held"), "half");
+        let mut tunnel = Wire::connect(proxy.address()).await;
+        let upgrade =
+            "GET /upgrade HTTP/1.1\r\nhost: h\r\nconnection: upgrade\r\nupgrade: x\r\n\r\n";
+        tunnel.send(upgrade).await;
+        assert_eq!(tunnel.read_head().await.expect("held").expect("a response").status(), 101);
+        tunnel.send("ping").await;
+        assert_eq!(tunnel.read_exact(5).await.expect("held"), "pong!");
+        replica.record().until(|record| record.requests().len() == 3).await;
+
+        proxy.stop(Duration::ZERO).await.expect("no panic");
+        let mut lines = lines(&file);
+        lines.sort_by_key(|line| line["path"].to_string());
+        let [half, upgrade, waiting] = lines.as_slice() else { panic!("{lines:?}") };
+        for (line, status) in [(half, json!(200)), (upgrade, json!(101)), (waiting, json!(null))] {
+            assert_eq!(line.get("status").unwrap_or(&json!(null)), &status, "{line}");
+            assert_eq!(line["error"], "drain_timeout", "{line}");
+            let attempt = &line["attempts"][0];
+            let outcome = (&attempt["outcome"], &attempt["outcome_reason"]);
+            assert_eq!(outcome, (&json!("cancelled"), &json!("drain_timeout")), "{line}");
+        }
+        let bytes = |line: &Value| (line["request_bytes"].clone(), line["response_bytes"].clone());
+        assert_eq!(bytes(upgrade), (json!(4), json!(5)), "{upgrade}");
+        assert_eq!(half["response_bytes"], 4, "{half}");
+    });
+}
+
+#[test]
+fn an_attempt_with_a_bad_status_failed_and_a_broken_upload_is_no_failure_of_a_replica() {
+    run(async {
+        let attempts = Arc::new(AtomicUsize::new(0));
+        let bad_first =
+            Replica::start(Speaks::Http1, move |_| {
+                let is_first = attempts.fetch_add(1, Ordering::Relaxed) == 0;
+                async move {
+                    if is_first { status(StatusCode::SERVICE_UNAVAILABLE) } else { ok("good") }
+                }
+            })
+            .await;
+        let directory = Directory::new();
+        let file = directory.path("access.log");
+        let setup =
+            Setup::before(&[bad_first.address()]).upstream("hedge: false\nbudget: {ratio: 1.0}");
+        let proxy = logging(&setup, &file, "").start();
+        assert_eq!(get(&proxy, "/retried").await, StatusCode::OK);
+        let mut upload = Wire::connect(proxy.address()).await;
+        upload
+            .send("POST /upload HTTP/1.1\r\nhost: h\r\ntransfer-encoding: chunked\r\n\r\nx\r\n")
+            .await;
+        assert_eq!(upload.response().await.head.status(), 400);
+
+        let lines = lines_after(&proxy, 2, &file).await;
+        let first = &lines[0]["attempts"][0];
+        assert_eq!(
+            (&first["outcome"], &first["outcome_reason"], &first["status"]),
+            (&json!("failed"), &json!("bad_response"), &json!(503)),
+            "{first}"
+        );
+        // The rest of the request is not the attempt's.
+        assert_eq!(first["duration_ms"], first["first_byte_ms"], "{first}");
+        assert_eq!(lines[1]["error"], "client_broken", "{}", lines[1]);
+        for attempt in lines[1]["attempts"].as_array().expect("a list") {
+            assert_eq!(attempt["outcome"], "cancelled", "{}", lines[1]);
+        }
     });
 }
 

@@ -198,12 +198,8 @@ fn what_counts_as_an_error_of_an_attempt() {
         (None, Some(AttemptEnd::Failed(Failure::NotSent)), Some("not_sent")),
         (Some(200), Some(AttemptEnd::Failed(Failure::Broken)), Some("broken")),
         (None, Some(AttemptEnd::Cancelled(Reason::ClientGone)), None),
-        // It had failed before another attempt succeeded.
-        (
-            Some(502),
-            Some(AttemptEnd::Cancelled(Reason::Lost { winner: AttemptId(1) })),
-            Some("502"),
-        ),
+        (Some(502), Some(AttemptEnd::Failed(Failure::BadResponse)), Some("502")),
+        (Some(200), Some(AttemptEnd::Failed(Failure::BadResponse)), Some("bad_response")),
         (
             None,
             Some(AttemptEnd::Cancelled(Reason::RequestTimeout { age })),
@@ -332,15 +328,16 @@ fn an_attempt_that_goes_on_ends_with_its_request_and_none_ends_before_it_began()
 }
 
 #[test]
-fn a_response_that_was_buffered_and_discarded_ended_when_it_was_complete() {
-    let clock = Clock::start();
-    let mut trail = trail(get("/api"));
+fn spans_have_the_trace_state_of_the_client() {
+    let request = Request::get("/api").header("host", "api.example");
+    let request = request.header("tracestate", "a=1,b=2").header("tracestate", "c=3");
+    let mut trail = trail(request.body(()).expect("a request"));
     trail.sent(attempt(1, 0, ms(12), Reason::First));
-    trail.responded(AttemptId(0), ms(13), StatusCode::BAD_GATEWAY);
-    let lost = AttemptEnd::Cancelled(Reason::Lost { winner: AttemptId(1) });
-    trail.attempt_ended(AttemptId(0), ms(19), lost);
     trail.end = end(200, None);
-    assert_eq!(encode_by(&trail, &clock)[1].end_unix_ns, clock.unix_ns(ms(13)));
+    for span in encode(&trail) {
+        assert_eq!(span.trace_state, "a=1,b=2,c=3");
+    }
+    assert_eq!(encode(&usual())[0].trace_state, "");
 }
 
 #[test]
