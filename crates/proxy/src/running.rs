@@ -304,6 +304,7 @@ impl Running {
         }
         if let Some(access_log) = access_log {
             access_log.finish();
+            self.shared.process_state.access_lines.warn_at_once();
         }
         if let Some(journal) = &self.shared.process_state.journal {
             journal.close();

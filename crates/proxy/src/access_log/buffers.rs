@@ -150,19 +150,28 @@ impl LineBuffers {
         self.counters.read()
     }
 
-    /// Logs how many lines were dropped since the last warning, if any were.
+    /// Logs how many lines were dropped since the last warning, if any were and the last warning is long ago.
     pub(crate) fn warn(&self, now: Instant) {
+        let is_due = now >= lock(&self.warnings).next;
+        if is_due && self.warn_at_once() {
+            lock(&self.warnings).next = now + WARN_INTERVAL;
+        }
+    }
+
+    /// Logs how many lines were dropped since the last warning; false if none were.
+    pub(crate) fn warn_at_once(&self) -> bool {
         let mut warnings = lock(&self.warnings);
         let counts = self.counts();
         let dropped = counts.buffer_full + counts.write_failed;
-        if now < warnings.next || dropped == warnings.dropped {
-            return;
+        if dropped == warnings.dropped {
+            return false;
         }
         let lines = dropped - warnings.dropped;
         let failure = warnings.failure.take();
         let why = failure.as_deref().unwrap_or("the file cannot keep up");
         tracing::warn!(lines, why, "the access log has dropped lines");
-        (warnings.next, warnings.dropped) = (now + WARN_INTERVAL, dropped);
+        warnings.dropped = dropped;
+        true
     }
 }
 

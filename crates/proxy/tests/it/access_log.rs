@@ -288,6 +288,19 @@ fn a_full_disk_costs_no_request_and_the_lost_lines_are_counted() {
         assert_eq!((written(&metrics), dropped(&metrics, "buffer_full")), (0, 0));
         let warning = ["the access log has dropped lines", "No space left on device"];
         proxy.until(|_| logs::find(&warning).is_some()).await;
+
+        // The next warning would come later, but the proxy stops.
+        assert_eq!(get(&proxy, "/").await, StatusCode::OK);
+        proxy.stop(Duration::from_secs(10)).await.expect("no panic");
+        let lines = |warning: &String| {
+            let (_, lines) = warning.split_once("lines=").expect("a number of lines");
+            lines
+                .split_once(' ')
+                .map_or(lines, |(lines, _)| lines)
+                .parse::<u64>()
+                .expect("a number")
+        };
+        assert_eq!(logs::find_all(&warning).iter().map(lines).sum::<u64>(), 51);
     });
 }
 

@@ -25,8 +25,13 @@ pub(crate) fn keep() {
 
 /// The first line that says all of `parts`.
 pub(crate) fn find(parts: &[&str]) -> Option<String> {
+    find_all(parts).into_iter().next()
+}
+
+/// The lines that say all of `parts`.
+pub(crate) fn find_all(parts: &[&str]) -> Vec<String> {
     let lines = LINES.lock().unwrap_or_else(PoisonError::into_inner);
-    lines.iter().find(|line| parts.iter().all(|part| line.contains(part))).cloned()
+    lines.iter().filter(|line| parts.iter().all(|part| line.contains(part))).cloned().collect()
 }
 
 /// Waits for a line that says all of `parts`.
