@@ -53,8 +53,6 @@ reasons!(
         /// The request's timeout has passed.
         RequestTimeout { age: Duration } => "request_timeout", "no response within {age}";
         ClientGone => "client_gone", "the client has gone";
-        /// The driver stops, and gives up the request.
-        DrainTimeout => "drain_timeout", "the proxy stopped before the response was complete";
         /// The upstream has no replica, or none of those that the call is pinned to.
         NoReplica => "no_replica", "the upstream has no replica";
         /// A dry run estimates a gain: a trial begins.

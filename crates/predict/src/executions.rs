@@ -96,7 +96,7 @@ impl Executions {
                 let measured = visit.service.map(|service| instant_before(visit.left, service));
                 // A cancelled attempt may have left while it waited, and a rejected one was not executed.
                 let started = measured.unwrap_or(inferred);
-                if started > visit.left || visit.end == AttemptEnd::Failed {
+                if started >= visit.left || visit.end == AttemptEnd::Failed {
                     continue;
                 }
                 executions.push(Execution {

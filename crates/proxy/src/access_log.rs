@@ -100,12 +100,9 @@ impl<'a> AccessRecord<'a> {
             || Rng::new(self.draw).chance(sample)
     }
 
-    /// Whether the request failed. The root of a leaf cancels attempts, and starts the other copy of a tie: at the leaf,
-    /// these are no errors.
     fn is_error(&self) -> bool {
-        let is_by_root = self.trail.is_some_and(|trail| trail.is_at_leaf)
-            && matches!(self.end.error, Some("client_gone" | "twin_started"));
-        self.end.is_failure() && !is_by_root
+        let cancelled = self.trail.and_then(|trail| trail.cancelled(&self.end));
+        self.end.is_failure() && cancelled.is_none()
     }
 }
 

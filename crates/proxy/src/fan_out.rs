@@ -22,7 +22,7 @@ use crate::response::RelayedBody;
 use crate::root::Outgoing;
 use crate::spans::prepared::PreparedRoute;
 use crate::switchback::Switchback;
-use crate::trail::{Destination, Trail};
+use crate::trail::{CallsCancelled, Destination, Trail};
 use crate::worker::Worker;
 use call::{CallError, ResponseBuffer, ShardResponse, TOO_LARGE};
 use curtail_http::head::{RequestHead, ResponseHead};
@@ -157,6 +157,7 @@ struct FanOutRequest {
     /// The number of the request in the journal.
     number: u64,
     calls: JoinSet<(CallId, CallResult)>,
+    calls_cancelled: Arc<CallsCancelled>,
     /// The number of calls that have started.
     started: u32,
     /// The results of the calls, by number.
@@ -200,6 +201,7 @@ impl FanOutRequest {
             gather: Gather::new(config.rule.of(calls)),
             number: 0,
             calls: JoinSet::new(),
+            calls_cancelled: Arc::default(),
             started: 0,
             results: (0..count).map(|_| None).collect(),
             first_failed: None,
@@ -276,6 +278,11 @@ impl FanOutRequest {
         }
         let (effects, timeout) = decided?;
         self.timeout = timeout;
+        // All open calls are abandoned at once: their set is dropped with the request.
+        let is_cancel = |effect| matches!(effect, GatherEffect::AbandonCall { .. });
+        if let Some(Decided { reason, .. }) = effects.iter().find(|d| is_cancel(d.effect)) {
+            self.calls_cancelled.get_or_init(|| (now, *reason));
+        }
         Some(effects)
     }
 
@@ -288,7 +295,6 @@ impl FanOutRequest {
     ) -> bool {
         match effect {
             GatherEffect::StartCall { call } => call.0 == self.started && self.start_call(now),
-            // All open calls are abandoned at once: their set is dropped at the end of the request.
             GatherEffect::AbandonCall { call } => call.0 < self.started,
             GatherEffect::Done { outcome } => {
                 *done = Some(outcome);
@@ -324,6 +330,7 @@ impl FanOutRequest {
         let (head, client) = (Arc::clone(&trail.request_head), Arc::clone(&trail.client));
         let mut trail = Box::new(Trail::new(context, now, head, client));
         trail.is_call = true;
+        trail.calls_cancelled = Some(Arc::clone(&self.calls_cancelled));
         trail.is_repeatable = self.outgoing.request.repeatable;
         trail.draw = self.trail.as_ref().and_then(|trail| trail.draw);
         let (route, class) = (Arc::clone(&shard.route), self.outgoing.request.class);

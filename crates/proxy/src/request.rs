@@ -434,7 +434,7 @@ impl QueuedRequest<'_> {
         let at = self.worker.shared.process_state.clock.now();
         trail.leaf_wait = Some(at.since(trail.started));
         trail.end = Some(RequestEnd { at, status, error: Some(error), reason: None });
-        self.worker.log_unsent(&trail);
+        self.worker.record(trail);
     }
 }
 

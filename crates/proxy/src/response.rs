@@ -7,7 +7,7 @@
 use crate::driver::{Driver, Effects};
 use crate::leaf::LeafPermit;
 use crate::metrics::{ClientTimeout, ListenerMetrics, ResponseClass};
-use crate::trail::{AttemptEnd, Trail};
+use crate::trail::{AttemptEnd, CancelReason, Trail};
 use crate::tunnel::Tunnel;
 use crate::worker::Worker;
 use bytes::{Bytes, BytesMut};
@@ -232,7 +232,7 @@ impl Completion {
     fn stop(&mut self, error: &'static str, response: ResponseClass) {
         if !self.is_over() {
             let now = self.driver.handle(Event::Abandoned, &mut Effects::new());
-            let end = AttemptEnd::Cancelled(Reason::ClientGone);
+            let end = AttemptEnd::Cancelled(CancelReason::Policy(Reason::ClientGone));
             self.finish(now, end, Some(error), response);
         }
     }

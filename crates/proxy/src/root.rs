@@ -12,7 +12,7 @@ use crate::metrics::ResponseClass;
 use crate::replica::Replica;
 use crate::response::{BufferedResponse, WinningResponse, take_small};
 use crate::trace_context::TraceContext;
-use crate::trail::{AttemptEnd, AttemptTrail, RequestEnd, Trail};
+use crate::trail::{AttemptEnd, AttemptTrail, CancelReason, RequestEnd, Trail};
 use crate::worker::Worker;
 use crate::{leaf_headers, probe, trace_context};
 use curtail_http::connection_counts::ConnectPhases;
@@ -239,8 +239,13 @@ impl Exchange {
         }
         match result.response {
             Ok(response) => {
-                self.trail.responded(attempt, now, response.head.status);
                 let outcome = self.outgoing.outcome(&response);
+                if outcome == Outcome::TwinStarted {
+                    let end = AttemptEnd::Cancelled(CancelReason::TwinStarted);
+                    self.trail.attempt_ended(attempt, now, end);
+                } else {
+                    self.trail.responded(attempt, now, response.head.status);
+                }
                 if outcome != Outcome::Good {
                     let (name, status) = (&self.driver.upstream.name, response.head.status);
                     tracing::debug!(upstream = %name, %status, ?outcome, "attempt got no good response");
@@ -351,14 +356,15 @@ impl Exchange {
         (now, reason): (Instant, Reason),
         was: &Attempt,
     ) {
+        let cancelled = AttemptEnd::Cancelled(CancelReason::Policy(reason));
         let Attempt::Buffered(response) = was else {
-            self.trail.attempt_ended(attempt, now, AttemptEnd::Cancelled(reason));
+            self.trail.attempt_ended(attempt, now, cancelled);
             return;
         };
         let end = match self.outgoing.outcome(response) {
             Outcome::Bad => AttemptEnd::Failed(Failure::BadResponse),
             Outcome::Refused => AttemptEnd::Failed(Failure::Refused),
-            Outcome::Good | Outcome::TwinStarted => AttemptEnd::Cancelled(reason),
+            Outcome::Good | Outcome::TwinStarted => cancelled,
         };
         let responded = self.trail.attempt(attempt).and_then(|attempt| attempt.responded);
         self.trail.attempt_ended(attempt, responded.map_or(now, |(at, _)| at), end);

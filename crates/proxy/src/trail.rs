@@ -12,10 +12,11 @@ use crate::trace_context::{SpanId, TraceContext};
 use curtail_http::connection_counts::ConnectPhases;
 use curtail_http::head::RequestHead;
 use curtail_metrics::GaugeGuard;
-use curtail_policy::{AttemptId, Choice, Class, Failure, Reason, TieRole};
+use curtail_policy::{AttemptId, Choice, Class, Failure, GatherReason, Reason, TieRole};
 use curtail_units::{Duration, Instant};
 use http::StatusCode;
-use std::sync::Arc;
+use std::fmt;
+use std::sync::{Arc, OnceLock};
 
 /// Maximum number of skipped extra attempts in a trail; further ones are counted in metrics only.
 pub(crate) const SKIPPED_MAX: usize = 8;
@@ -35,6 +36,8 @@ pub(crate) struct Trail {
     pub(crate) client: Arc<Client>,
     /// Whether the request is one call of a fan-out, so that its parent is another span of the proxy.
     pub(crate) is_call: bool,
+    /// Whether and why the fan-out cancelled its open calls; absent: the request is no call.
+    pub(crate) calls_cancelled: Option<Arc<CallsCancelled>>,
     /// Whether the request arrived at a leaf, so that it is an attempt of another proxy.
     pub(crate) is_at_leaf: bool,
     /// The side of the request, if there is a holdout or a switchback.
@@ -118,7 +121,48 @@ pub(crate) enum AttemptEnd {
     Responded,
     Failed(Failure),
     /// The attempt was stopped, which is an error only after the request's timeout.
-    Cancelled(Reason),
+    Cancelled(CancelReason),
+}
+
+/// The reason why an attempt, a call of a fan-out, or a request at a leaf was cancelled.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) enum CancelReason {
+    Policy(Reason),
+    FanOut(GatherReason),
+    /// A leaf dropped this copy of a tie, because the other copy has started.
+    TwinStarted,
+    /// The proxy stopped before the response was complete.
+    DrainTimeout,
+}
+
+/// When and why a fan-out cancelled its open calls; unset: it has not cancelled any.
+pub(crate) type CallsCancelled = OnceLock<(Instant, GatherReason)>;
+
+impl CancelReason {
+    pub(crate) const fn name(&self) -> &'static str {
+        match self {
+            Self::Policy(reason) => reason.name(),
+            Self::FanOut(reason) => reason.name(),
+            Self::TwinStarted => "twin_started",
+            Self::DrainTimeout => "drain_timeout",
+        }
+    }
+
+    /// Whether an attempt that ends for this reason has failed.
+    pub(crate) const fn is_failure(&self) -> bool {
+        matches!(self, Self::Policy(Reason::RequestTimeout { .. }))
+    }
+}
+
+impl fmt::Display for CancelReason {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Policy(reason) => reason.fmt(f),
+            Self::FanOut(reason) => reason.fmt(f),
+            Self::TwinStarted => f.write_str("the other copy of the tie has started"),
+            Self::DrainTimeout => f.write_str("the proxy stopped before the response was complete"),
+        }
+    }
 }
 
 impl Trail {
@@ -135,6 +179,7 @@ impl Trail {
             unchanged_head: None,
             client,
             is_call: false,
+            calls_cancelled: None,
             is_at_leaf: false,
             draw: None,
             is_repeatable: false,
@@ -183,6 +228,34 @@ impl Trail {
         let unfinished =
             RequestEnd { at: now, status: None, error: Some("unfinished"), reason: None };
         self.end.unwrap_or(unfinished)
+    }
+
+    /// Why the request was cancelled, which is no failure: its fan-out was done without this call, or the root of the leaf
+    /// cancelled the attempt or started its other copy. [`None`]: it was not.
+    pub(crate) fn cancelled(&self, end: &RequestEnd) -> Option<CancelReason> {
+        if self.is_at_leaf {
+            return match end.error? {
+                "client_gone" => Some(CancelReason::Policy(Reason::ClientGone)),
+                "twin_started" => Some(CancelReason::TwinStarted),
+                _ => None,
+            };
+        }
+        let (_, reason) = self.calls_cancelled.as_ref()?.get()?;
+        (*reason != GatherReason::ClientGone).then_some(CancelReason::FanOut(*reason))
+    }
+
+    /// Ends a call when its fan-out cancelled it. Its task ends a little later, after the request that contains it.
+    pub(crate) fn end_with_fan_out(&mut self) {
+        let cancelled = self.calls_cancelled.as_ref().and_then(|cancelled| cancelled.get());
+        let Some(&(at, reason)) = cancelled else { return };
+        for (ended, end) in self.attempts.iter_mut().filter_map(|attempt| attempt.end.as_mut()) {
+            if *ended > at {
+                (*ended, *end) = (at, AttemptEnd::Cancelled(CancelReason::FanOut(reason)));
+            }
+        }
+        if let Some(end) = &mut self.end {
+            end.at = end.at.min(at);
+        }
     }
 
     /// Adds an attempt that is sent. Attempts come in the order of their IDs.
@@ -241,13 +314,13 @@ impl Trail {
 
     /// Notes that it was the stop of the proxy, and not the client, that ended the request.
     pub(crate) fn note_drain_timeout(&mut self) {
-        let (gone, timeout) = (Reason::ClientGone, Reason::DrainTimeout);
+        let gone = CancelReason::Policy(Reason::ClientGone);
         if let Some(end) = self.end.as_mut().filter(|end| end.error == Some(gone.name())) {
-            (end.error, end.reason) = (Some(timeout.name()), Some(timeout));
+            (end.error, end.reason) = (Some(CancelReason::DrainTimeout.name()), None);
         }
         for (_, end) in self.attempts.iter_mut().filter_map(|attempt| attempt.end.as_mut()) {
             if *end == AttemptEnd::Cancelled(gone) {
-                *end = AttemptEnd::Cancelled(timeout);
+                *end = AttemptEnd::Cancelled(CancelReason::DrainTimeout);
             }
         }
     }

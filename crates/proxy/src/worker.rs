@@ -59,6 +59,7 @@ impl Worker {
     /// Records a finished request: the latency of its tenant at once, its spans and its line in the access log soon, if
     /// these are configured.
     pub(crate) fn record(&self, mut trail: Box<Trail>) {
+        trail.end_with_fan_out();
         if self.shared.drain.has_timed_out() {
             trail.note_drain_timeout();
         }
@@ -66,13 +67,6 @@ impl Worker {
             tenants.record(self.index, &trail);
         }
         finished::record(&self.shared, self.index, trail);
-    }
-
-    /// Logs a request that a leaf did not send to its server: its root has the span of the attempt.
-    pub(crate) fn log_unsent(&self, trail: &Trail) {
-        if let Some(log) = &self.shared.snapshot.load().access_log {
-            log.record_request(self.index, trail, &self.shared.process_state.clock);
-        }
     }
 
     /// Logs a malformed request.

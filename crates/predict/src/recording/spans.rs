@@ -72,6 +72,14 @@ impl SpanFacts {
         Duration::from_ns(self.end_ns.saturating_sub(self.start_ns))
     }
 
+    const fn attempt_end(&self) -> AttemptEnd {
+        match (self.is_cancelled, self.is_failed) {
+            (true, _) => AttemptEnd::Cancelled,
+            (false, true) => AttemptEnd::Failed,
+            (false, false) => AttemptEnd::Responded,
+        }
+    }
+
     /// The time of the span without its queue.
     fn in_service(&self) -> Duration {
         Duration::from_ns(self.lasted().as_ns().saturating_sub(self.queued_ns.unwrap_or(0)))
@@ -455,11 +463,7 @@ impl SpanReader {
                 replica: span.replica,
                 sent: Instant::from_ns(span.start_ns),
                 lasted: span.lasted(),
-                end: match (span.is_cancelled, span.is_failed) {
-                    (true, _) => AttemptEnd::Cancelled,
-                    (false, true) => AttemptEnd::Failed,
-                    (false, false) => AttemptEnd::Responded,
-                },
+                end: span.attempt_end(),
                 // The span of a server that pauses begins only after the pause; a leaf runs on.
                 service: below
                     .get(&(span.trace, span.id))
@@ -499,7 +503,7 @@ impl SpanReader {
                 replica: span.replica,
                 sent: Instant::from_ns(seen.start_ns),
                 lasted: seen.lasted(),
-                end: if span.is_failed { AttemptEnd::Failed } else { AttemptEnd::Responded },
+                end: span.attempt_end(),
                 service: outer.map(|_| span.in_service()),
             };
             let request = SpanFacts { start_ns: seen.start_ns, end_ns: seen.end_ns, ..*span };
@@ -513,7 +517,7 @@ impl SpanReader {
         let next = u32::try_from(kinds.len().min(KINDS_MAX)).unwrap_or(UNKNOWN);
         RecordedRequest {
             arrived: Instant::from_ns(span.start_ns),
-            latency: Some(span.lasted()).filter(|_| !span.is_failed),
+            latency: Some(span.lasted()).filter(|_| span.attempt_end() == AttemptEnd::Responded),
             kind: *kinds.entry((span.name, size)).or_insert(next),
             attempts: 0,
             caller: UNKNOWN,

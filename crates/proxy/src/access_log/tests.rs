@@ -4,7 +4,7 @@ use crate::Config;
 use crate::client::Client;
 use crate::config::{ClientRange, Network};
 use crate::spans::sample::{attempt, client, ms, trail, usual};
-use crate::trail::{AttemptEnd, RequestEnd, Trail};
+use crate::trail::{AttemptEnd, CancelReason, RequestEnd, Trail};
 use curtail_http::clock::Clock;
 use curtail_http::connection_counts::ConnectPhases;
 use curtail_policy::{AttemptId, Failure, Reason};
@@ -91,7 +91,8 @@ fn hedged() -> Trail {
     trail.connected(second, phases);
     trail.responded(second, ms(17), StatusCode::OK);
     trail.won(second);
-    trail.attempt_ended(first, ms(17), AttemptEnd::Cancelled(Reason::Lost { winner: second }));
+    let lost = CancelReason::Policy(Reason::Lost { winner: second });
+    trail.attempt_ended(first, ms(17), AttemptEnd::Cancelled(lost));
     trail.attempt_ended(second, ms(18), AttemptEnd::Responded);
     trail.response_begun = Some(ms(17));
     trail.response_body(12);

@@ -120,7 +120,6 @@ mod tests {
             Reason::AttemptsSpent { attempts: 1 },
             Reason::RequestTimeout { age: TIME },
             Reason::ClientGone,
-            Reason::DrainTimeout,
             Reason::NoReplica,
             Reason::GainEstimated { estimate },
             Reason::NoGainEstimated { estimate },

@@ -1,5 +1,5 @@
 //! A trail as spans: one of kind server for the request (internal for a call of a fan-out), one of kind client for each
-//! attempt. A cancelled attempt is no error, unless its request timed out.
+//! attempt. A cancelled request or attempt is no error, unless it timed out.
 //!
 //! **Limits**: texts are cut after [`super::attributes::TEXT_MAX`] bytes. The query of a URL is left out, because it
 //! may hold secrets.
@@ -8,7 +8,7 @@
 
 use super::attributes::{Attributes, SPAN_ATTRIBUTES};
 use crate::trace_context::SpanId;
-use crate::trail::{AttemptEnd, AttemptTrail, Destination, RequestEnd, Trail};
+use crate::trail::{AttemptEnd, AttemptTrail, CancelReason, Destination, RequestEnd, Trail};
 use curtail_http::clock::Clock;
 use curtail_http::head::{Fields, Known};
 use curtail_policy::{Choice, Failure, Reason, TieRole};
@@ -124,7 +124,13 @@ impl Encoder<'_> {
             if let Some(reason) = &end.reason {
                 describe_reason(&mut attributes, scratch, reason);
             }
-            let failed = describe_request_end(&mut attributes, end);
+            let failed = match trail.cancelled(end) {
+                Some(reason) => {
+                    describe_cancelled(&mut attributes, scratch, &reason);
+                    false
+                }
+                None => describe_request_end(&mut attributes, end),
+            };
             for (at, reason) in &trail.skipped {
                 write_skipped(out, scratch, clock.unix_ns(*at), reason);
             }
@@ -245,6 +251,15 @@ fn describe_reason(attributes: &mut Attributes<'_>, scratch: &mut String, reason
     }
 }
 
+fn describe_cancelled(
+    attributes: &mut Attributes<'_>,
+    scratch: &mut String,
+    reason: &CancelReason,
+) {
+    attributes.text(b"curtail.cancelled", reason.name());
+    attributes.text(b"curtail.cancelled.detail", display(scratch, reason));
+}
+
 /// Returns whether the request counts as failed.
 fn describe_request_end(attributes: &mut Attributes<'_>, end: &RequestEnd) -> bool {
     if let Some(status) = end.status {
@@ -345,8 +360,7 @@ fn describe_attempt_end(
     attributes.flag(b"curtail.won", attempt.won);
     let end = attempt.end.map(|(_, end)| end);
     if let Some(AttemptEnd::Cancelled(reason)) = &end {
-        attributes.text(b"curtail.cancelled", reason.name());
-        attributes.text(b"curtail.cancelled.detail", display(scratch, reason));
+        describe_cancelled(attributes, scratch, reason);
     }
     let status = attempt.responded.map(|(_, status)| status);
     let bad_status = status.filter(|s| s.is_client_error() || s.is_server_error());
@@ -356,7 +370,7 @@ fn describe_attempt_end(
             bad_status.or(Some(failure.name()))
         }
         Some(AttemptEnd::Failed(failure)) => Some(failure.name()),
-        Some(AttemptEnd::Cancelled(reason @ Reason::RequestTimeout { .. })) => Some(reason.name()),
+        Some(AttemptEnd::Cancelled(reason)) if reason.is_failure() => Some(reason.name()),
         Some(AttemptEnd::Responded | AttemptEnd::Cancelled(_)) | None => bad_status,
     };
     if let Some(error) = error {

@@ -6,7 +6,7 @@
 //! which costs other clients nothing), [`stalled`] (clients and replicas that stop reading or sending hold little
 //! memory and delay no other client), [`hostile`] (a table of peers that break or abuse a protocol), [`smuggling`] (requests that servers and proxies could read differently),
 //! [`groups`] (shared budget and latencies), [`probes`] (which outlive their requests), [`tenants`] (percentiles by
-//! tenant), [`route_changes`] (headers, path prefixes, redirects), [`route_overrides`] (retries, idle timeouts, gRPC deadlines), [`access_log`], [`health`] (checks of replicas), [`proxy_protocol`] (the addresses of clients of clients), [`unix_sockets`], [`websocket`] (over HTTP/2), [`route_limits`], [`circuit_breaker`] (ejections and limits), [`weights`] (shares of replicas), [`zones`] (requests that stay near), [`idle_connections`] (opened ahead of requests), and [`operation`] (drain, reload, journal). The other
+//! tenant), [`spans`] (of what is cancelled), [`route_changes`] (headers, path prefixes, redirects), [`route_overrides`] (retries, idle timeouts, gRPC deadlines), [`access_log`], [`health`] (checks of replicas), [`proxy_protocol`] (the addresses of clients of clients), [`unix_sockets`], [`websocket`] (over HTTP/2), [`route_limits`], [`circuit_breaker`] (ejections and limits), [`weights`] (shares of replicas), [`zones`] (requests that stay near), [`idle_connections`] (opened ahead of requests), and [`operation`] (drain, reload, journal). The other
 //! modules are helpers.
 //!
 //! Nothing sleeps: a test waits for an event, a counter or a connection, and has a [`deadline`]. Where time
@@ -49,6 +49,7 @@ mod route_limits;
 mod route_overrides;
 mod routing;
 mod smuggling;
+mod spans;
 mod stalled;
 mod steady;
 mod tenants;

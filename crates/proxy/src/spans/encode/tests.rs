@@ -2,7 +2,7 @@ use super::super::attributes::TEXT_MAX;
 use super::super::decoded::{self, Span};
 use super::super::sample::{CONTEXT, attempt, get, ms, trail, usual};
 use super::{Encoder, split_port};
-use crate::trail::{AttemptEnd, RequestEnd, Trail};
+use crate::trail::{AttemptEnd, CancelReason, RequestEnd, Trail};
 use curtail_http::clock::Clock;
 use curtail_http::connection_counts::ConnectPhases;
 use curtail_http::head::RequestHead;
@@ -95,7 +95,8 @@ fn hedged() -> Trail {
     let (lookup, tls) = (Duration::ZERO, Duration::from_us(700));
     trail.connected(hedge, ConnectPhases { lookup, tcp: Duration::from_us(90), tls });
     trail.responded(hedge, ms(44), StatusCode::OK);
-    trail.attempt_ended(first, ms(44), AttemptEnd::Cancelled(Reason::Lost { winner: hedge }));
+    let lost = CancelReason::Policy(Reason::Lost { winner: hedge });
+    trail.attempt_ended(first, ms(44), AttemptEnd::Cancelled(lost));
     trail.won(hedge);
     trail.attempt_ended(hedge, ms(46), AttemptEnd::Responded);
     trail.end = end(200, None);
@@ -190,6 +191,7 @@ fn a_request_shows_what_the_client_sent_and_an_attempt_what_the_replica_gets() {
 fn what_counts_as_an_error_of_an_attempt() {
     let age = Duration::from_ms(1);
     let responded = AttemptEnd::Responded;
+    let cancelled = |reason| Some(AttemptEnd::Cancelled(CancelReason::Policy(reason)));
     for (status, end, error) in [
         (Some(200), Some(responded), None),
         (Some(304), Some(responded), None),
@@ -197,14 +199,11 @@ fn what_counts_as_an_error_of_an_attempt() {
         (Some(503), Some(responded), Some("503")),
         (None, Some(AttemptEnd::Failed(Failure::NotSent)), Some("not_sent")),
         (Some(200), Some(AttemptEnd::Failed(Failure::Broken)), Some("broken")),
-        (None, Some(AttemptEnd::Cancelled(Reason::ClientGone)), None),
+        (None, cancelled(Reason::ClientGone), None),
+        (None, Some(AttemptEnd::Cancelled(CancelReason::TwinStarted)), None),
         (Some(502), Some(AttemptEnd::Failed(Failure::BadResponse)), Some("502")),
         (Some(200), Some(AttemptEnd::Failed(Failure::BadResponse)), Some("bad_response")),
-        (
-            None,
-            Some(AttemptEnd::Cancelled(Reason::RequestTimeout { age })),
-            Some("request_timeout"),
-        ),
+        (None, cancelled(Reason::RequestTimeout { age }), Some("request_timeout")),
         (None, None, None),
     ] {
         let mut trail = trail(get("/api"));
@@ -243,6 +242,32 @@ fn what_counts_as_an_error_of_a_request() {
         assert_eq!(spans[0].status, if is_error { ERROR } else { 0 }, "{ended:?}");
         let status = ended.and_then(|end| end.status).map(|status| i64::from(status.as_u16()));
         assert_eq!(spans[0].int("http.response.status_code"), status);
+    }
+}
+
+#[test]
+fn what_a_root_cancels_is_no_error_at_its_leaf() {
+    for (status, error, is_error) in [
+        (None, "client_gone", false),
+        (Some(StatusCode::SERVICE_UNAVAILABLE), "twin_started", false),
+        (Some(StatusCode::SERVICE_UNAVAILABLE), "queue_full", true),
+    ] {
+        let end = RequestEnd { at: ms(20), status, error: Some(error), reason: None };
+        let mut trail = Trail { end: Some(end), ..trail(get("/api")) };
+        let [elsewhere] = &encode(&trail)[..] else { panic!("one span") };
+        assert_eq!(
+            (elsewhere.status, elsewhere.get("curtail.cancelled")),
+            (ERROR, None),
+            "{error}"
+        );
+        trail.is_at_leaf = true;
+        let [span] = &encode(&trail)[..] else { panic!("one span") };
+        assert_eq!(span.status, if is_error { ERROR } else { 0 }, "{error}");
+        let cancelled = (!is_error).then_some(error);
+        assert_eq!(span.text("curtail.cancelled"), cancelled, "{}", span.lines());
+        assert_eq!(span.text("error.type"), is_error.then_some(error), "{}", span.lines());
+        let status = span.int("http.response.status_code");
+        assert_eq!(status, is_error.then_some(503), "{}", span.lines());
     }
 }
 
