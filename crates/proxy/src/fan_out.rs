@@ -25,7 +25,8 @@ use crate::switchback::Switchback;
 use crate::trail::{CallsCancelled, Destination, Trail};
 use crate::worker::Worker;
 use call::{CallError, ResponseBuffer, ShardResponse, TOO_LARGE};
-use curtail_http::head::{RequestHead, ResponseHead};
+use curtail_http::forwarding;
+use curtail_http::head::{Known, RequestHead, ResponseHead};
 use curtail_policy::journal::Entry;
 use curtail_policy::{
     CallId, Decided, Gather, GatherEffect, GatherEvent, GatherOutcome, GatherReason, Reason,
@@ -397,10 +398,14 @@ impl FanOutRequest {
             GatherOutcome::Failed => self.failed(),
         };
         let header = format!("curtail-{}", self.fan_out.config.to.noun());
+        let failed_header = format!("{header}-failed");
+        // A shard may be a fan-out of another proxy.
+        head.fields.remove_named(header.as_bytes());
+        head.fields.remove_named(failed_header.as_bytes());
         head.fields.append(header.as_bytes(), format!("{succeeded}/{calls}").as_bytes());
         let failed = self.failed_names();
         if !failed.is_empty() {
-            head.fields.append(format!("{header}-failed").as_bytes(), failed.as_bytes());
+            head.fields.append(failed_header.as_bytes(), failed.as_bytes());
         }
         if let (Some(trail), RelayedBody::Whole(body)) = (&mut self.trail, &body) {
             trail.response_body(body.len());
@@ -505,14 +510,11 @@ fn largest<T>(of: impl Iterator<Item = (Ratio, T)>) -> Option<(Ratio, T)> {
     of.max_by(|(a, _), (b, _)| a.partial_cmp(b).unwrap_or(Ordering::Equal))
 }
 
-/// A shard's response with the headers that describe it.
+/// The response of one shard, as a route without a fan-out forwards it.
 fn pass_on(response: &ShardResponse) -> ProxyResponse {
-    let mut head = ResponseHead::new(response.head.status);
-    for (_, name, value) in response.head.fields.iter() {
-        if matches!(name, b"content-type" | b"retry-after" | b"www-authenticate") {
-            head.fields.append(name, value);
-        }
-    }
+    let mut head = response.head.clone();
+    head.fields.remove(Known::CurtailLeaf.bit());
+    forwarding::remove_hop_by_hop(&mut head.fields);
     (head, RelayedBody::Whole(response.body.clone()))
 }
 

@@ -13,6 +13,26 @@ use std::time::Duration;
 
 const SHARDS: usize = 3;
 
+/// Fields of a shard's response that the client needs.
+const END_TO_END: [(&str, &str); 7] = [
+    ("allow", "GET"),
+    ("content-encoding", "gzip"),
+    ("content-type", "text/plain"),
+    ("retry-after", "7"),
+    ("set-cookie", "a=b"),
+    ("www-authenticate", "Basic realm=\"shards\""),
+    ("x-own", "1"),
+];
+
+/// Fields that concern the connection to the shard, and those of our leaves.
+const HOP_BY_HOP: [(&str, &str); 5] = [
+    ("connection", "x-hop"),
+    ("keep-alive", "timeout=5"),
+    ("upgrade", "websocket"),
+    ("x-hop", "1"),
+    ("curtail-shards", "9/9"),
+];
+
 /// Each shard responds as the path says; only shard 1 has troubles.
 async fn respond(shard: usize, request: Request<Incoming>) -> Response<body::Body> {
     let path = request.uri().path().to_owned();
@@ -28,6 +48,13 @@ async fn respond(shard: usize, request: Request<Incoming>) -> Response<body::Bod
             Response::new(body)
         }
         ("/fails", 1) => status(StatusCode::INTERNAL_SERVER_ERROR),
+        ("/encoded", 1) => {
+            let response = Response::builder().status(StatusCode::UNAUTHORIZED);
+            let fields = END_TO_END.iter().chain(&HOP_BY_HOP);
+            let response =
+                fields.fold(response, |response, (name, value)| response.header(*name, *value));
+            response.body(body::whole("packed")).expect("a valid response")
+        }
         ("/no", 1) => {
             let mut response = ok("no such key");
             *response.status_mut() = StatusCode::NOT_FOUND;
@@ -153,6 +180,26 @@ fn a_failed_shard_is_named_and_the_others_are_cancelled() {
         let failed = [("result", "failed")];
         assert_eq!(metrics.sum("curtail_fan_out_requests_total", &failed), 4, "{metrics}");
         assert!(metrics.sum("curtail_fan_out_shards_missing_total", &[]) >= 4, "{metrics}");
+    });
+}
+
+#[test]
+fn the_response_of_one_shard_is_passed_on_with_all_its_end_to_end_fields() {
+    run_within(LIMIT, async {
+        let (proxy, _replicas) = start("", "").await;
+        for version in [Version::HTTP_11, Version::HTTP_2] {
+            let mut client = Client::connect(proxy.address(), version).await;
+            let response = client.get("/encoded").await;
+            assert_eq!((response.status, text(&response)), (StatusCode::UNAUTHORIZED, "packed"));
+            for (name, value) in END_TO_END {
+                assert_eq!(response.get(name), Some(value), "{name}");
+            }
+            for name in ["connection", "keep-alive", "upgrade", "x-hop"] {
+                assert_eq!(response.get(name), None, "{name}");
+            }
+            assert_ne!(response.get("curtail-shards"), Some("9/9"), "it is that of this proxy");
+            assert_eq!(response.get("content-length"), Some("6"));
+        }
     });
 }
 
