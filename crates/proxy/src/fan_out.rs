@@ -407,7 +407,7 @@ impl FanOutRequest {
         if !failed.is_empty() {
             head.fields.append(failed_header.as_bytes(), failed.as_bytes());
         }
-        if let (Some(trail), RelayedBody::Whole(body)) = (&mut self.trail, &body) {
+        if let (Some(trail), RelayedBody::Whole(body), None) = (&mut self.trail, &body, error) {
             trail.response_body(body.len());
         }
         self.end(result, (Some(head.status), error));
@@ -433,9 +433,9 @@ impl FanOutRequest {
     }
 
     /// The response when too many calls have failed: it follows from the first failure.
-    fn failed(&self) -> (FanOutResult, ProxyResponse, Option<&'static str>) {
-        let first = self.first_failed.and_then(|call| self.results[call.0 as usize].as_ref());
-        let error = first.and_then(|result| result.as_ref().err());
+    fn failed(&mut self) -> (FanOutResult, ProxyResponse, Option<&'static str>) {
+        let first = self.first_failed.map(|call| call.0 as usize);
+        let error = first.and_then(|call| self.results[call].as_ref()?.as_ref().err());
         if let Some(response) = error.and_then(|error| error.response.as_ref()) {
             return (FanOutResult::Failed, pass_on(response), None);
         }
@@ -450,17 +450,29 @@ impl FanOutRequest {
             Some(_) | None => (StatusCode::BAD_GATEWAY, failed),
         };
         let result = if name == TOO_LARGE { FanOutResult::TooLarge } else { FanOutResult::Failed };
-        (result, own(status, name, ""), Some(name))
+        let detail = first.zip(error).filter(|_| name == failed).and_then(|(call, error)| {
+            Some(format!("{}: {}", self.call_name(call)?, error.name).into_boxed_str())
+        });
+        let response = own(status, name, detail.as_deref().unwrap_or_default());
+        if let Some(trail) = &mut self.trail {
+            trail.error_detail = detail;
+        }
+        (result, response, Some(name))
     }
 
     fn failed_names(&self) -> String {
         let results = self.results.iter().enumerate();
         let failed = results.filter(|(_, result)| matches!(result, Some(Err(_))));
-        let name = |(call, _): (usize, _)| match &self.replicas {
+        let names = failed.filter_map(|(call, _)| self.call_name(call));
+        names.take(NAMES_MAX).collect::<Vec<_>>().join(", ")
+    }
+
+    /// The name of the shard or replica of a call.
+    fn call_name(&self, call: usize) -> Option<String> {
+        match &self.replicas {
             None => Some(self.fan_out.shards[call].upstream.name.clone()),
             Some(replicas) => Some(replicas.values().nth(call)?.config.identity()),
-        };
-        failed.filter_map(name).take(NAMES_MAX).collect::<Vec<_>>().join(", ")
+        }
     }
 
     fn succeeded(&self) -> usize {

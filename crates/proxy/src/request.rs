@@ -558,7 +558,7 @@ pub(crate) const fn status_without_replica(why: NoResponse) -> (StatusCode, &'st
 }
 
 /// A response of the proxy itself: a line of text, and the constant name of the error in a header.
-pub(crate) fn own(status: StatusCode, error: &'static str, why: &'static str) -> ProxyResponse {
+pub(crate) fn own(status: StatusCode, error: &'static str, why: &str) -> ProxyResponse {
     let separator = if why.is_empty() { "" } else { ": " };
     let text = format!("curtail: {error}{separator}{why}\n");
     let mut head = ResponseHead::new(status);

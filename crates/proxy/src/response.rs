@@ -183,15 +183,20 @@ impl Completion {
 
     /// Ends the request with a response of the proxy in place of the replica's, which is discarded.
     pub(crate) fn replace(&mut self, status: StatusCode, error: &'static str) {
-        let attempt = self.attempt;
-        let now = self.driver.handle(Event::Ended { attempt, whole: true }, &mut Effects::new());
         if let Some(trail) = &mut self.trail {
             trail.response_begun = None;
             if let Some(end) = &mut trail.end {
                 end.status = Some(status);
             }
         }
-        self.finish(now, AttemptEnd::Responded, Some(error), ResponseClass::Status(status));
+        self.reject(error);
+    }
+
+    /// Ends the request with an error of the proxy, which cannot use the complete response of the replica.
+    pub(crate) fn reject(&mut self, error: &'static str) {
+        let attempt = self.attempt;
+        let now = self.driver.handle(Event::Ended { attempt, whole: true }, &mut Effects::new());
+        self.finish(now, AttemptEnd::Responded, Some(error), self.status());
     }
 
     fn status(&self) -> ResponseClass {

@@ -55,6 +55,8 @@ pub(crate) struct Trail {
     pub(crate) skipped: Vec<(Instant, Reason)>,
     /// When the response to the client began; absent: it did not, or is a response of the proxy itself.
     pub(crate) response_begun: Option<Instant>,
+    /// The shard that caused the error of a fan-out, and its reason; absent: no shard alone caused an error.
+    pub(crate) error_detail: Option<Box<str>>,
     /// The end of the request; absent while the request is in progress.
     pub(crate) end: Option<RequestEnd>,
     /// The time in the queue of the leaf; absent: the request did not pass a leaf.
@@ -189,6 +191,7 @@ impl Trail {
             attempts: Vec::with_capacity(ATTEMPTS_USUAL),
             skipped: Vec::new(),
             response_begun: None,
+            error_detail: None,
             end: None,
             leaf_wait: None,
             shards: None,
@@ -203,7 +206,8 @@ impl Trail {
         let heads: usize = heads.into_iter().flatten().map(|head| head.memory()).sum();
         let attempts = self.attempts.capacity() * size_of::<AttemptTrail>();
         let skipped = self.skipped.capacity() * size_of::<(Instant, Reason)>();
-        size_of::<Self>() + attempts + skipped + heads
+        let detail = self.error_detail.as_ref().map_or(0, |detail| detail.len());
+        size_of::<Self>() + attempts + skipped + heads + detail
     }
 
     /// The request's header with the host and the path of the client.

@@ -52,6 +52,7 @@ fields! {
         Tenant "tenant",
         Status "status",
         Error "error",
+        ErrorDetail "error_detail",
         Reason "reason",
         RequestBytes "request_bytes",
         ResponseBytes "response_bytes",
@@ -132,6 +133,7 @@ impl<'a> Facts<'a> {
             }),
             Field::Status => Value::Count(end.status?.as_u16().into()),
             Field::Error => Value::Word(end.error?),
+            Field::ErrorDetail => text(trail?.error_detail.as_deref()?),
             Field::Reason => Value::Word(end.reason.as_ref().map(Reason::name).or(end.error)?),
             Field::DurationMs => Value::Duration(self.record.duration()?),
             Field::FirstByteMs => {

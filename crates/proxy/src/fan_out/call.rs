@@ -93,8 +93,7 @@ pub(super) async fn run(
     let body = match response.body {
         BufferedBody::Whole(body, _) => {
             ending.body(body.len());
-            ending.end(true);
-            buffer.take(body.len())?;
+            buffer.take(body.len()).inspect_err(|error| ending.reject(error.name))?;
             body
         }
         BufferedBody::Open(body) => {
@@ -106,9 +105,17 @@ pub(super) async fn run(
         }
     };
     let merge = if buffer.take(0)? { merge } else { Merge::Concatenate };
-    check(ShardResponse { head: response.head, body }, merge)
+    let is_server_error = response.head.status.is_server_error();
+    let checked = check(ShardResponse { head: response.head, body }, merge);
+    match &checked {
+        // A response to pass on, or an error of the replica, says enough with its status.
+        Err(error) if error.response.is_none() && !is_server_error => ending.reject(error.name),
+        Ok(_) | Err(_) => ending.end(true),
+    }
+    checked
 }
 
+/// Reads a body to its end. The caller ends the call if it is whole.
 async fn read(
     mut body: ResponseBody,
     ending: &mut Completion,
@@ -131,7 +138,6 @@ async fn read(
             }
         }
     }
-    ending.end(true);
     Ok(whole.freeze())
 }
 

@@ -131,6 +131,9 @@ impl Encoder<'_> {
                 }
                 None => describe_request_end(&mut attributes, end),
             };
+            if let Some(detail) = &trail.error_detail {
+                attributes.text(b"curtail.error.detail", detail);
+            }
             for (at, reason) in &trail.skipped {
                 write_skipped(out, scratch, clock.unix_ns(*at), reason);
             }

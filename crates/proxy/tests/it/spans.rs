@@ -240,3 +240,41 @@ fn a_dropped_copy_of_a_tie_is_no_error_and_has_a_span_at_its_leaf() {
         assert!(at_leaf.int("curtail.leaf.wait_ns").is_some(), "{}", at_leaf.lines());
     });
 }
+
+#[test]
+fn a_response_that_cannot_be_merged_is_named_with_its_reason() {
+    run(async {
+        let (receiver, (good, _)) = (Receiver::start().await, server(2).await);
+        let directory = Directory::new();
+        let file = directory.path("access.log");
+        let log = format!("access_log: {{file: {}}}\n", file.display());
+        let route = "upstream: \"shard-*\", fan_out: {merge: json_array}";
+        let keys = log + &shards(&[&good], "");
+        let proxy = proxy(&receiver, route, &keys);
+        let mut client = Client::connect(proxy.address(), Version::HTTP_11).await;
+        let response = client.get("/").await;
+        assert_eq!(response.error(), Some("shards_failed"));
+        assert_eq!(response.body, "curtail: shards_failed: shard-0: not_a_json_array\n");
+
+        let spans = receiver.spans(3).await;
+        let request = root(&spans);
+        assert_eq!(request.text("error.type"), Some("shards_failed"), "{}", request.lines());
+        let detail = request.text("curtail.error.detail");
+        assert_eq!(detail, Some("shard-0: not_a_json_array"), "{}", request.lines());
+        assert_eq!(request.get("http.response.body.size"), None, "it is the proxy's own");
+        let call = find(&spans, ("curtail.upstream", "shard-0"), Some(request));
+        assert_eq!(call.text("error.type"), Some("not_a_json_array"), "{}", call.lines());
+        assert_eq!((call.status, call.int("http.response.status_code")), (ERROR, Some(200)));
+        let attempt = find(&spans, ("curtail.upstream", "shard-0"), Some(call));
+        assert_eq!(attempt.status, 0, "the replica responded well: {}", attempt.lines());
+
+        let lines = lines_after(&proxy, 1, &file).await;
+        assert_eq!(lines[0]["error"], "shards_failed", "{}", lines[0]);
+        assert_eq!(lines[0]["error_detail"], "shard-0: not_a_json_array", "{}", lines[0]);
+        assert_eq!(lines[0].get("response_bytes"), None, "{}", lines[0]);
+        let head = client.request("HEAD", "/");
+        assert_eq!(client.send(head).await.status, StatusCode::OK);
+        let lines = lines_after(&proxy, 2, &file).await;
+        assert_eq!(lines[1]["response_bytes"], json!(0), "a merged response: {}", lines[1]);
+    });
+}
