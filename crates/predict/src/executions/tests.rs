@@ -1,6 +1,6 @@
 use super::Executions;
 use crate::lab::Lab;
-use crate::recording::UNKNOWN;
+use crate::recording::{AttemptEnd, UNKNOWN};
 use curtail_units::{Duration, Rng};
 
 fn lab(seed: u64, concurrency: usize, per_second: f64, work_ms: fn(&mut Rng) -> f64) -> Lab {
@@ -56,6 +56,17 @@ fn an_attempt_to_an_unknown_replica_is_of_none_of_the_named_ones() {
         attempt.replica = UNKNOWN;
     }
     assert_eq!(of_first(&Executions::infer(&recording)), recording.attempts.len());
+}
+
+#[test]
+fn an_attempt_that_was_cancelled_before_its_service_is_no_execution() {
+    let mut recording = lab(1, 4, 240.0, |rng| 10.0 * rng.exponential()).record();
+    let count = |executions: &Executions| executions.of_replica.iter().map(Vec::len).sum::<usize>();
+    let all = count(&Executions::infer(&recording));
+    for attempt in recording.attempts.iter_mut().take(100) {
+        (attempt.end, attempt.service) = (AttemptEnd::Cancelled, Some(Duration::ZERO));
+    }
+    assert_eq!(count(&Executions::infer(&recording)), all - 100);
 }
 
 /// In short stalls, a few attempts wait for a concurrency that is too small, and none of them overtakes by chance.

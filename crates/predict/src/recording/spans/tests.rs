@@ -262,3 +262,24 @@ fn only_the_span_of_a_leaf_has_the_time_in_service() {
     let recording = read(&spans, None).expect("a request");
     assert_eq!(recording.attempts[0].service, None);
 }
+
+/// A copy of a tie that its leaf dropped: the leaf has a span of it, and its server has not seen it.
+#[test]
+fn what_was_cancelled_has_no_latency_and_what_waited_until_then_no_service() {
+    let mut spans = [
+        span(1, (1, 0), (1, 301), None),
+        span(1, (2, 1), (1, 301), Some(("search", 1))),
+        span(1, (3, 2), (1, 301), None),
+    ];
+    let cancelled = json!({ "key": "curtail.cancelled", "value": { "stringValue": "enough" } });
+    let waited = json!({ "key": "curtail.leaf.wait_ns", "value": { "intValue": 300_000_000 } });
+    let mut add = |nth: usize, attribute: &Value| {
+        spans[nth]["attributes"].as_array_mut().expect("a list").push(attribute.clone());
+    };
+    (0..3).for_each(|nth| add(nth, &cancelled));
+    add(2, &waited);
+    let recording = read(&spans, None).expect("a request");
+    let attempt = &recording.attempts[0];
+    assert_eq!((attempt.end, attempt.service), (AttemptEnd::Cancelled, Some(Duration::ZERO)));
+    assert_eq!(recording.requests[0].latency, None);
+}
