@@ -38,6 +38,8 @@ curtail_metrics::counters! {
         tls_ns: Counter,
         /// Requests that found all connections in use.
         connections_full: LimitBreaker,
+        /// Requests over HTTP/2 that the server refused, by `REFUSED_STREAM` or GOAWAY, each time that it did so.
+        streams_refused: Counter,
         /// Requests that found too many others waiting for a connection.
         waiting_full: LimitBreaker,
     }

@@ -14,12 +14,13 @@ mod client_pools;
 mod http1;
 mod http2;
 mod refill;
+mod resend;
 mod upgrade;
 
 pub use body::{ResponseBody, ServerTunnel};
 pub use client_pools::ClientPools;
 
-use self::http1::Http1Transport;
+use self::http1::{Http1Lease, Http1Transport};
 use self::http2::{Http2Lease, Http2Transport};
 use crate::clock::Clock;
 use crate::connect::{ConnectConfig, ConnectError, Connector, Offer, OpenedConnection, Protocol};
@@ -54,14 +55,6 @@ trait Transport {
         now: Instant,
     ) -> Result<Self::Lease, ResponseError>;
 
-    /// Sends a request and waits for the head of its response. The body keeps the lease until its end.
-    async fn exchange(
-        self: &Arc<Self>,
-        lease: Self::Lease,
-        request: OutboundRequest,
-        clock: &Clock,
-    ) -> Result<(ResponseHead, ResponseBody), ResponseError>;
-
     /// Closes connections that have been idle for too long, and removes connections that the server has closed.
     fn sweep(&self, now: Instant);
 
@@ -90,6 +83,14 @@ pub enum ExchangeError {
     /// The request was not processed.
     #[error("{server}: the connection was closed before the server processed the request")]
     NotSent { server: String },
+    /// The server refused the request each time, before it processed the request.
+    #[error("{server}: the server did not process the request: {source}")]
+    Unprocessed { server: String, source: crate::http2::Error },
+    /// The server refused the request before it processed the request, whose body cannot be sent again.
+    #[error(
+        "{server}: the server did not process the request, whose body is too long to be sent again: {source}"
+    )]
+    UnprocessedBody { server: String, source: crate::http2::Error },
     /// The connection attempt that the request waited for failed.
     #[error("{server}: the connection attempt that the request waited for failed")]
     AttemptFailed { server: String },
@@ -113,6 +114,8 @@ pub enum ExchangeErrorKind {
     Limit,
     /// The server provably did not process the request.
     NotSent,
+    /// The server said that it did not process the request, as it may when it ends a connection.
+    Unprocessed,
     /// The server may have processed the request.
     Broken,
 }
@@ -127,6 +130,9 @@ impl ExchangeError {
             }
             Self::Connect(_) | Self::NotSent { .. } | Self::AttemptFailed { .. } => {
                 ExchangeErrorKind::NotSent
+            }
+            Self::Unprocessed { .. } | Self::UnprocessedBody { .. } => {
+                ExchangeErrorKind::Unprocessed
             }
             Self::Broken { .. } | Self::SwitchedProtocols { .. } | Self::BadHandshake { .. } => {
                 ExchangeErrorKind::Broken
@@ -253,21 +259,20 @@ impl Pool {
         }
         let now = clock.now();
         if let Some(lease) = self.lease_http2(now, clock) {
-            return Box::pin(self.exchange_over(&self.http2, lease, request, clock)).await;
+            return Box::pin(self.exchange_http2((lease, None), request, clock)).await;
         }
         let idle = if fresh { None } else { self.http1.lease(now) };
         if let Some(lease) = idle {
-            return self.exchange_over(&self.http1, lease, request, clock).await;
+            return self.exchange_http1((lease, None), request, clock).await;
         }
         // Rare and large: it would make the future of every attempt larger.
         let (lease, phases) = Box::pin(self.connect(clock, fresh)).await?;
-        let response = match lease {
-            NewLease::Http1(lease) => self.exchange_over(&self.http1, lease, request, clock).await,
+        match lease {
+            NewLease::Http1(lease) => self.exchange_http1((lease, phases), request, clock).await,
             NewLease::Http2(lease) => {
-                Box::pin(self.exchange_over(&self.http2, lease, request, clock)).await
+                Box::pin(self.exchange_http2((lease, phases), request, clock)).await
             }
-        };
-        response.map(|response| PoolResponse { phases, ..response })
+        }
     }
 
     /// Leases a stream of an open HTTP/2 connection, and opens a further one if they are crowded.
@@ -281,19 +286,18 @@ impl Pool {
         Some(lease)
     }
 
-    async fn exchange_over<T: Transport>(
+    async fn exchange_http1(
         &self,
-        transport: &Arc<T>,
-        lease: T::Lease,
+        (lease, phases): (Http1Lease, Option<ConnectPhases>),
         request: OutboundRequest,
         clock: &Clock,
     ) -> Result<PoolResponse, ExchangeError> {
-        let response = transport.exchange(lease, request, clock).await;
+        let response = self.http1.exchange(lease, request, clock).await;
         let (head, body) = response.map_err(|error| self.failed(error))?;
         if head.status == StatusCode::SWITCHING_PROTOCOLS {
             return Err(ExchangeError::SwitchedProtocols { server: self.server() });
         }
-        Ok(PoolResponse { head, body, phases: None })
+        Ok(PoolResponse { head, body, phases })
     }
 
     /// Closes connections that have been idle for too long, and removes connections that the server has closed.
@@ -304,6 +308,11 @@ impl Pool {
     }
 
     fn failed(&self, source: ResponseError) -> ExchangeError {
+        if let ResponseError::Http2(source) = &source
+            && source.is_refused()
+        {
+            return ExchangeError::Unprocessed { server: self.server(), source: source.clone() };
+        }
         if source.is_not_sent() { self.not_sent() } else { self.broken(source) }
     }
 
@@ -366,13 +375,7 @@ impl Pool {
                     None => self.open_lease(attempt, clock).await,
                 }
             }
-            Ok(Turn::OpenForAll(attempt)) => {
-                let (pool, clock) = (Arc::clone(self), *clock);
-                let opened = tokio::spawn(async move { pool.open_lease(attempt, &clock).await });
-                // The task is cancelled only with its worker.
-                let failed = |_| Err(ExchangeError::AttemptFailed { server: self.server() });
-                opened.await.unwrap_or_else(failed)
-            }
+            Ok(Turn::OpenForAll(attempt)) => self.open_for_all(attempt, clock).await,
             Err(WaitError::AttemptFailed) => {
                 Err(ExchangeError::AttemptFailed { server: self.server() })
             }
@@ -384,6 +387,19 @@ impl Pool {
                 Err(self.log_full(&self.counters.connections_full, error))
             }
         }
+    }
+
+    /// Opens a connection that stays, even if the request is cancelled meanwhile.
+    async fn open_for_all(
+        self: &Arc<Self>,
+        attempt: Attempt,
+        clock: &Clock,
+    ) -> Result<(NewLease, Option<ConnectPhases>), ExchangeError> {
+        let (pool, clock) = (Arc::clone(self), *clock);
+        let opened = tokio::spawn(async move { pool.open_lease(attempt, &clock).await });
+        // The task is cancelled only with its worker.
+        let failed = |_| Err(ExchangeError::AttemptFailed { server: self.server() });
+        opened.await.unwrap_or_else(failed)
     }
 
     fn open_ahead(self: &Arc<Self>, attempt: Attempt, clock: &Clock) {

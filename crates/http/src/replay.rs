@@ -263,6 +263,23 @@ pub struct ReplayReader {
     done: bool,
 }
 
+impl OutboundBody {
+    /// Returns the body, and leaves the same body to be sent again, from its start.
+    pub(crate) fn take_to_send(&mut self) -> Self {
+        let again = match self {
+            Self::Empty => Self::Empty,
+            Self::Full(data) => Self::Full(data.clone()),
+            Self::Replay(reader) => Self::Replay(reader.replay.reader()),
+        };
+        std::mem::replace(self, again)
+    }
+
+    /// Whether the body has become too long to be sent again.
+    pub(crate) fn is_lost(&self) -> bool {
+        matches!(self, Self::Replay(reader) if reader.replay.is_lost())
+    }
+}
+
 impl Body for ClientBody {
     type Data = Bytes;
     type Error = ClientFault;

@@ -4,7 +4,8 @@
 //! backoff.
 //! **Inputs**: failures of attempts; a quantile of the upstream's recent latencies.
 //! **Limits**: at most [`RetryConfig::retries_max`] retries for one request, paid from the [`crate::budget`]. Two
-//! retries are free: of an attempt that provably was not executed ([`crate::Failure::NotSent`]), and of a copy that a
+//! retries are free: of an attempt that provably was not executed ([`crate::Failure::NotSent`],
+//! [`crate::Failure::Unprocessed`]), and of a copy that a
 //! leaf dropped and whose twin failed ([`crate::Failure::TwinLost`]). A retry goes to an untried
 //! replica without a backoff, and to any replica after a backoff when all were tried.
 //! **Invariants** `repeat-only-if-safe`: a request that a server may have executed is sent again only if it is

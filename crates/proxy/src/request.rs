@@ -545,7 +545,10 @@ pub(crate) const fn status_without_replica(why: NoResponse) -> (StatusCode, &'st
             let status = match why {
                 RequestFailure::NoReplica
                 | RequestFailure::Failed(
-                    Failure::NotSent | Failure::ConnectionLimit | Failure::Refused,
+                    Failure::NotSent
+                    | Failure::ConnectionLimit
+                    | Failure::Unprocessed
+                    | Failure::Refused,
                 ) => StatusCode::SERVICE_UNAVAILABLE,
                 RequestFailure::TimedOut => StatusCode::GATEWAY_TIMEOUT,
                 RequestFailure::Failed(

@@ -270,6 +270,7 @@ impl Exchange {
                 let failure = match error.kind() {
                     ExchangeErrorKind::Limit => Failure::ConnectionLimit,
                     ExchangeErrorKind::NotSent => Failure::NotSent,
+                    ExchangeErrorKind::Unprocessed => Failure::Unprocessed,
                     ExchangeErrorKind::Broken => Failure::Broken,
                 };
                 self.trail.attempt_ended(attempt, now, AttemptEnd::Failed(failure));

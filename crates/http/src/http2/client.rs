@@ -97,7 +97,15 @@ impl Http2Connection {
 
     pub(crate) fn lease(&self) -> StreamLease {
         lock(&self.shared).add_lease();
-        StreamLease { shared: Arc::clone(&self.shared) }
+        StreamLease { shared: Arc::clone(&self.shared), is_first: false }
+    }
+
+    /// Leases the first stream of a new connection.
+    pub(crate) fn lease_first(&self) -> StreamLease {
+        lock(&self.shared).reserve_first();
+        let mut lease = self.lease();
+        lease.is_first = true;
+        lease
     }
 
     /// Whether the connection accepts no further request.
@@ -136,48 +144,65 @@ impl Drop for Http2Connection {
 #[derive(Debug)]
 pub(crate) struct StreamLease {
     shared: Shared,
+    /// Whether the first stream is reserved for this lease.
+    is_first: bool,
 }
 
 impl Drop for StreamLease {
     fn drop(&mut self) {
+        self.end_first_reservation();
         lock(&self.shared).end_lease();
     }
 }
 
 impl StreamLease {
     /// Sends a request and waits for the head of its response; interim responses go to `request.interim`. Dropping the future
-    /// resets the stream.
+    /// resets the stream. The request can be sent again, as far as its body is kept.
     pub(crate) async fn send(
         self,
-        mut request: OutboundRequest,
+        request: &mut OutboundRequest,
         is_https: bool,
     ) -> Result<(ResponseHead, ResponseBody), Error> {
-        let body = std::mem::replace(&mut request.body, OutboundBody::Empty);
+        let body = request.body.take_to_send();
         let is_end = body.is_end_stream();
         let length = announced_length(&request.head.method, &body);
-        let to_send =
-            RequestToSend { request: &request, is_https, length, is_end, is_connect: false };
+        let to_send = RequestToSend { request, is_https, length, is_end, is_connect: false };
         let (stream, body_reader) = self.open(to_send).await?;
         let exchange = Exchange {
             sending: BodySender::new(stream, body, is_end),
             body: body_reader,
-            interim: request.interim.take(),
+            interim: request.interim.clone(),
         };
         exchange.finish().await
     }
 
     /// Opens a stream by the head of a request.
-    async fn open(self, request: RequestToSend<'_>) -> Result<(SendHandle, Http2Body), Error> {
-        let key = poll_fn(|cx| lock(&self.shared).poll_send_request(cx, request)).await?;
+    async fn open(mut self, request: RequestToSend<'_>) -> Result<(SendHandle, Http2Body), Error> {
+        let key = poll_fn(|cx| {
+            let mut state = lock(&self.shared);
+            // The others wake, and find this stream open.
+            if std::mem::take(&mut self.is_first) {
+                state.end_first_reservation();
+            }
+            state.poll_send_request(cx, request)
+        })
+        .await?;
         let stream = SendHandle { shared: Arc::clone(&self.shared), key };
         let reader = ReadHandle::of(&stream);
         // The stream counts instead of the lease.
         Ok((stream, Http2Body(reader)))
     }
 
-    /// Waits for the server's settings; whether it accepts WebSockets.
-    pub(crate) async fn accepts_connect(&self) -> Result<bool, Error> {
+    /// Waits for the server's settings; whether it accepts WebSockets. The other requests do not wait for them.
+    pub(crate) async fn accepts_connect(&mut self) -> Result<bool, Error> {
+        self.end_first_reservation();
         poll_fn(|cx| lock(&self.shared).poll_accepts_connect(cx)).await
+    }
+
+    fn end_first_reservation(&mut self) {
+        if std::mem::take(&mut self.is_first) {
+            lock(&self.shared).end_first_reservation();
+        }
     }
 
     /// Sends a WebSocket handshake over HTTP/1.1 as extended CONNECT (RFC 8441), and waits for the head of its response.

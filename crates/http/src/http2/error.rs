@@ -127,4 +127,10 @@ impl Error {
             | Self::HeadTooLong => false,
         }
     }
+
+    /// Whether the server itself said so, by `REFUSED_STREAM` or `GOAWAY` (RFC 9113, sections 6.8 and 8.7).
+    pub(crate) fn is_refused(&self) -> bool {
+        let is_gone_away = matches!(self, Self::Unwritten(ConnectionError::GoneAway(_)));
+        is_gone_away || (self.is_unprocessed() && !matches!(self, Self::Unwritten(_)))
+    }
 }

@@ -113,6 +113,8 @@ pub(super) struct ConnectionState {
     open: HashMap<u32, usize>,
     /// Requests that are about to open a stream; they count as streams.
     leases: usize,
+    /// Whether the other requests wait until that of the first lease has opened its stream.
+    is_first_reserved: bool,
     decoder: Decoder,
     /// A header block whose end has not arrived.
     block: Option<PartialBlock>,
@@ -186,6 +188,7 @@ impl ConnectionState {
             streams: Slab::new(),
             open: HashMap::new(),
             leases: 0,
+            is_first_reserved: false,
             decoder: Decoder::default(),
             block: None,
             blocks: 0,
@@ -255,6 +258,17 @@ impl ConnectionState {
 
     pub(super) const fn add_lease(&mut self) {
         self.leases += 1;
+    }
+
+    /// Reserves the first stream. A server may process only a few streams of each connection, and not the others: the
+    /// request that opens a connection must be among these few.
+    pub(super) const fn reserve_first(&mut self) {
+        self.is_first_reserved = true;
+    }
+
+    pub(super) fn end_first_reservation(&mut self) {
+        self.is_first_reserved = false;
+        self.opening.drain(..).for_each(Waker::wake);
     }
 
     pub(super) fn end_lease(&mut self) {
@@ -532,8 +546,9 @@ impl ConnectionState {
         if self.next_own > STREAM_MAX {
             return Poll::Ready(Err(Error::Unwritten(ConnectionError::Unneeded)));
         }
+        let is_allowed = self.open.len() < self.peer.streams_max && !self.is_first_reserved;
         // A server that reads nothing gets no further requests.
-        if self.open.len() < self.peer.streams_max && self.out.len() < OUT_BYTES_MAX {
+        if is_allowed && self.out.len() < OUT_BYTES_MAX {
             return Poll::Ready(Ok(()));
         }
         self.opening.push(cx.waker().clone());

@@ -115,7 +115,6 @@ impl Attempts {
     /// Whether a request opens a connection, instead of waiting for the attempts in progress. A burst of requests must
     /// not wait for one handshake after the other.
     fn needs_another(&self, state: &State, shared: &impl Transport) -> bool {
-        let open = shared.connection_count();
         // Whether requests can share the first connection is unknown until it has negotiated.
         let places = match state.negotiated {
             Protocol::Auto => usize::MAX,
@@ -123,8 +122,22 @@ impl Attempts {
         };
         // The request that opens a connection uses one of its streams. A server may announce that it allows none.
         let expected = state.connecting.saturating_mul(places.saturating_sub(1));
-        let may_grow = open + state.connecting < self.connections_max;
-        may_grow && (state.connecting == 0 || expected <= state.waiting)
+        self.may_grow(state, shared) && (state.connecting == 0 || expected <= state.waiting)
+    }
+
+    fn may_grow(&self, state: &State, shared: &impl Transport) -> bool {
+        shared.connection_count() + state.connecting < self.connections_max
+    }
+
+    /// Returns an attempt of a request that needs the first stream of a connection, unless there are enough connections.
+    pub(super) fn begin_for_first_stream(
+        self: &Arc<Self>,
+        shared: &impl Transport,
+    ) -> Option<Attempt> {
+        let mut state = self.lock();
+        let begins = self.may_grow(&state, shared);
+        state.connecting += usize::from(begins);
+        begins.then(|| Attempt::new(self, true))
     }
 
     /// Returns an attempt ahead of need, unless one is in progress, the last failed, or there are enough connections.

@@ -111,6 +111,21 @@ impl Http1Transport {
         is_kept
     }
 
+    /// Sends a request and waits for the head of its response. The body keeps the lease until its end.
+    pub(super) async fn exchange(
+        self: &Arc<Self>,
+        mut lease: Http1Lease,
+        request: OutboundRequest,
+        clock: &Clock,
+    ) -> Result<(ResponseHead, ResponseBody), ResponseError> {
+        // If the server closes a reused connection after it has accepted the first byte, it may have executed the request.
+        lease.unused_since = None;
+        let head = lease.connection.send(request).await?;
+        let mut body = Http1Body(Some((lease, Arc::clone(self), *clock)));
+        body.return_at_end();
+        Ok((head, body.into()))
+    }
+
     fn idle(&self) -> MutexGuard<'_, Vec<Http1Lease>> {
         self.idle.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -143,20 +158,6 @@ impl Transport for Http1Transport {
         let connection = ClientConnection::new(stream);
         let unused_since = Some(now);
         Ok(Box::new(Http1 { connection, idle_since: now, unused_since, _counted: counted }))
-    }
-
-    async fn exchange(
-        self: &Arc<Self>,
-        mut lease: Http1Lease,
-        request: OutboundRequest,
-        clock: &Clock,
-    ) -> Result<(ResponseHead, ResponseBody), ResponseError> {
-        // If the server closes a reused connection after it has accepted the first byte, it may have executed the request.
-        lease.unused_since = None;
-        let head = lease.connection.send(request).await?;
-        let mut body = Http1Body(Some((lease, Arc::clone(self), *clock)));
-        body.return_at_end();
-        Ok((head, body.into()))
     }
 
     fn sweep(&self, now: Instant) {

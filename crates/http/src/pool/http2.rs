@@ -2,16 +2,15 @@
 
 use super::refill::{KEPT_MIN, succession_after};
 use super::{ResponseBody, ResponseError, Transport};
-use crate::clock::Clock;
 use crate::connect::ConnectConfig;
 use crate::connection_counts::CountedConnection;
 use crate::head::ResponseHead;
-use crate::http2::{ConnectBody, Http2Connection, StreamLease};
+use crate::http2::{self, ConnectBody, Http2Connection, StreamLease};
 use crate::outbound_request::OutboundRequest;
 use crate::stream::Stream;
 use curtail_units::Instant;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
 /// Another connection is opened when each open connection carries one in this number of its maximum of requests.
 const SPREAD: usize = 4;
@@ -106,6 +105,16 @@ impl Http2Transport {
         self.open.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    /// Sends a request and waits for the head of its response. The body keeps the stream until its end.
+    pub(super) async fn exchange(
+        &self,
+        lease: Http2Lease,
+        request: &mut OutboundRequest,
+    ) -> Result<(ResponseHead, ResponseBody), http2::Error> {
+        let (head, body) = lease.stream.send(request, self.tls).await?;
+        Ok((head, body.into()))
+    }
+
     /// Sends a WebSocket handshake, and waits for the head of its response.
     pub(super) async fn connect(
         &self,
@@ -118,7 +127,7 @@ impl Http2Transport {
 
 impl Http2Lease {
     /// Whether the server accepts WebSockets.
-    pub(super) async fn accepts_connect(&self) -> Result<bool, ResponseError> {
+    pub(super) async fn accepts_connect(&mut self) -> Result<bool, ResponseError> {
         Ok(self.stream.accepts_connect().await?)
     }
 }
@@ -166,19 +175,9 @@ impl Transport for Http2Transport {
             }
             drop(counted);
         });
-        let stream = connection.lease();
+        let stream = connection.lease_first();
         self.open().push(Http2 { connection, opened: now, leases: 1, used: None });
         Ok(Http2Lease { stream, is_crowded: false })
-    }
-
-    async fn exchange(
-        self: &Arc<Self>,
-        lease: Http2Lease,
-        request: OutboundRequest,
-        _: &Clock,
-    ) -> Result<(ResponseHead, ResponseBody), ResponseError> {
-        let (head, body) = lease.stream.send(request, self.tls).await?;
-        Ok((head, body.into()))
     }
 
     /// Removes idle connections. An idle connection closes with its last handle.
@@ -202,7 +201,7 @@ impl Transport for Http2Transport {
     }
 
     fn connection_count(&self) -> usize {
-        self.open().len()
+        self.open().iter().filter(|open| !open.connection.is_closed()).count()
     }
 
     fn exchanges_max(&self) -> usize {
@@ -215,6 +214,8 @@ mod tests {
     use super::*;
     use crate::connection_counts::ConnectionCounters;
     use std::net::Ipv4Addr;
+    use std::sync::Arc;
+    use std::task::{Context, Waker};
     use tokio::io::AsyncWriteExt;
     use tokio::net::{TcpListener, TcpStream};
 
@@ -239,7 +240,7 @@ mod tests {
             let all: Vec<_> = std::iter::once(first).chain(more).collect();
             all.len()
         };
-        let (first, mut server) = open(&transport, &listener).await;
+        let (mut first, mut server) = open(&transport, &listener).await;
         // SETTINGS_MAX_CONCURRENT_STREAMS is 3.
         let settings = [0, 0, 6, 4, 0, 0, 0, 0, 0, 0, 3, 0, 0, 0, 3];
         server.write_all(&settings).await.expect("it is open");
@@ -279,7 +280,7 @@ mod tests {
         let transport = Http2Transport::new(&config, false);
         let mut opened = Vec::new();
         for allowed in [1, 0] {
-            let (lease, mut server) = open(&transport, &listener).await;
+            let (mut lease, mut server) = open(&transport, &listener).await;
             // SETTINGS_MAX_CONCURRENT_STREAMS.
             let settings = [0, 0, 6, 4, 0, 0, 0, 0, 0, 0, 3, 0, 0, 0, allowed];
             server.write_all(&settings).await.expect("it is open");
@@ -292,16 +293,44 @@ mod tests {
     }
 
     #[tokio::test]
+    async fn the_request_that_opens_a_connection_has_its_first_stream() {
+        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await.expect("loopback");
+        let mut cx = Context::from_waker(Waker::noop());
+        for is_cancelled in [false, true] {
+            let transport = Http2Transport::new(&ConnectConfig::default(), false);
+            let (first, _server) = open(&transport, &listener).await;
+            let has_opened_stream = || {
+                let open = transport.open();
+                open.last().expect("a connection").connection.has_carried_request()
+            };
+            let second = transport.lease(Instant::ZERO).expect("it has room");
+            let [mut one, mut other] = [(); 2].map(|()| OutboundRequest::get("/", "h"));
+            let mut first = Some(Box::pin(transport.exchange(first, &mut one)));
+            let mut second = Box::pin(transport.exchange(second, &mut other));
+            assert!(second.as_mut().poll(&mut cx).is_pending());
+            assert!(!has_opened_stream(), "it waits for the first one");
+            if is_cancelled {
+                first = None;
+            }
+            if let Some(first) = &mut first {
+                assert!(first.as_mut().poll(&mut cx).is_pending());
+            } else {
+                assert!(second.as_mut().poll(&mut cx).is_pending());
+            }
+            assert!(has_opened_stream());
+        }
+    }
+
+    #[tokio::test]
     async fn only_a_close_before_the_first_request_is_early() {
         for is_used in [false, true] {
             let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await.expect("loopback");
-            let clock = Clock::start();
-            let transport = Arc::new(Http2Transport::new(&ConnectConfig::default(), false));
+            let transport = Http2Transport::new(&ConnectConfig::default(), false);
             let (lease, server) = open(&transport, &listener).await;
             drop(server);
             if is_used {
-                let request = OutboundRequest::get("/", "h");
-                transport.exchange(lease, request, &clock).await.expect_err("it closes");
+                let mut request = OutboundRequest::get("/", "h");
+                transport.exchange(lease, &mut request).await.expect_err("it closes");
             } else {
                 drop(lease);
             }

@@ -62,7 +62,7 @@ impl Pool {
             let has_none = || self.http2.connection_count() == 0;
             self.config.protocol == Protocol::Http2 || (self.attempts.may_share() && has_none())
         };
-        let (lease, phases) = match self.lease_http2(clock.now(), clock) {
+        let (mut lease, phases) = match self.lease_http2(clock.now(), clock) {
             Some(lease) => (lease, None),
             None if opens() => match self.connect(clock, false).await? {
                 (NewLease::Http2(lease), phases) => (lease, phases),

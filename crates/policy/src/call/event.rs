@@ -75,11 +75,14 @@ curtail_units::labels!(Outcome {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Failure {
-    /// The server provably did not execute the attempt: there was no connection, the connection accepted no byte
-    /// of the request, or the server said that it did not process the request.
+    /// The server provably did not execute the attempt: there was no connection, or the connection accepted no byte
+    /// of the request.
     NotSent,
     /// A limit of the driver's own connections to the replica rejected the attempt; the replica did not see it.
     ConnectionLimit,
+    /// The server said that it did not process the attempt (over HTTP/2, `REFUSED_STREAM` or `GOAWAY`), and the driver
+    /// did not get it processed over another connection.
+    Unprocessed,
     /// The server may have executed the attempt, but sent no response or only a part of one.
     Broken,
     /// The response was not good.
@@ -93,6 +96,7 @@ pub enum Failure {
 curtail_units::labels!(Failure {
     NotSent => "not_sent",
     ConnectionLimit => "connection_limit",
+    Unprocessed => "unprocessed",
     Broken => "broken",
     BadResponse => "bad_response",
     Refused => "refused",
@@ -104,7 +108,7 @@ impl Failure {
     #[must_use]
     pub const fn is_unexecuted(self) -> bool {
         match self {
-            Self::NotSent | Self::ConnectionLimit | Self::Refused => true,
+            Self::NotSent | Self::ConnectionLimit | Self::Unprocessed | Self::Refused => true,
             Self::Broken | Self::BadResponse | Self::TwinLost => false,
         }
     }
@@ -112,7 +116,7 @@ impl Failure {
     /// Whether the attempt has certainly caused no load outside the driver.
     pub(super) const fn is_free(self) -> bool {
         match self {
-            Self::NotSent | Self::ConnectionLimit => true,
+            Self::NotSent | Self::ConnectionLimit | Self::Unprocessed => true,
             Self::Broken | Self::BadResponse | Self::Refused | Self::TwinLost => false,
         }
     }
@@ -123,6 +127,7 @@ impl core::fmt::Display for Failure {
         f.write_str(match self {
             Self::NotSent => "was not executed",
             Self::ConnectionLimit => "was rejected by a limit of connections",
+            Self::Unprocessed => "was not processed by the server",
             Self::Broken => "broke off without a response",
             Self::BadResponse => "got a bad response",
             Self::Refused => "was refused for lack of room",

@@ -307,7 +307,9 @@ fn an_error_says_not_sent_only_if_no_server_may_have_executed_the_request() {
 
 #[test]
 fn attempts_beyond_a_limit_of_connections_are_retried_and_eject_no_replica() {
-    for (failure, is_ejected) in [(Failure::ConnectionLimit, false), (Failure::NotSent, true)] {
+    for (failure, is_ejected) in
+        [(Failure::ConnectionLimit, false), (Failure::Unprocessed, false), (Failure::NotSent, true)]
+    {
         let write = Request { repeatable: false, ..Request::READ };
         let mut call = RecordedCall::new(broke(retried()), 1, write);
         call.handle(Event::Arrived);

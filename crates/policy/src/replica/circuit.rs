@@ -74,7 +74,10 @@ impl EjectionReason {
             Failure::NotSent => Some(Self::NotSent),
             Failure::BadResponse => Some(Self::BadResponse),
             Failure::Broken => Some(Self::Broken),
-            Failure::ConnectionLimit | Failure::Refused | Failure::TwinLost => None,
+            Failure::ConnectionLimit
+            | Failure::Unprocessed
+            | Failure::Refused
+            | Failure::TwinLost => None,
         }
     }
 }

@@ -275,6 +275,11 @@ catalogue! {
     CONNECTIONS_IDLE = gauge("curtail_connections_idle", REPLICA, "Idle HTTP/1.1 connections to a replica.");
     CONNECTIONS_OPENED = counter("curtail_connections_opened", REPLICA, "Connections opened.");
     CONNECTIONS_FAILED = counter("curtail_connections_failed", REPLICA, "Failed connection attempts.");
+    STREAMS_REFUSED = counter(
+        "curtail_streams_refused",
+        REPLICA,
+        "Requests that a replica refused over HTTP/2 by `REFUSED_STREAM`, or excluded by `GOAWAY`. The proxy sends them again, and they do not count against the replica.",
+    );
     CONNECTIONS_WAITING = gauge(
         "curtail_connections_waiting",
         REPLICA,

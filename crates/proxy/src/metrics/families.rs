@@ -211,6 +211,8 @@ impl Snapshot {
         out.add(&table::CONNECTIONS_IDLE, each().map(|(labels, to, _)| (labels, to.idle)));
         out.add(&table::CONNECTIONS_OPENED, each().map(|(labels, _, c)| (labels, c.opened)));
         out.add(&table::CONNECTIONS_FAILED, each().map(|(labels, _, c)| (labels, c.failed)));
+        let refused = each().map(|(labels, _, c)| (labels, c.streams_refused));
+        out.add(&table::STREAMS_REFUSED, refused);
         out.add(&table::CONNECTIONS_WAITING, each().map(|(labels, to, _)| (labels, to.waiting)));
         let limits = || {
             each().flat_map(|([owner, replica], _, c)| {

@@ -154,6 +154,7 @@ mod tests {
         let failures = [
             Failure::NotSent,
             Failure::ConnectionLimit,
+            Failure::Unprocessed,
             Failure::Broken,
             Failure::BadResponse,
             Failure::Refused,

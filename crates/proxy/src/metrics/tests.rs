@@ -82,6 +82,7 @@ fn replica_snapshot() -> ReplicaSnapshot {
     (0..3).for_each(|_| replica.connected(&phases));
     replica.closed.add(2);
     replica.failed.add(1);
+    replica.streams_refused.add(2);
     replica.connections_full.reject();
     let connections = ConnectionsSnapshot {
         address: "10.0.0.7:80".to_owned(),
@@ -266,6 +267,7 @@ fn what_was_counted_of_an_upstream_is_shown() {
         curtail_connections_idle{upstream="the \"api\"",replica="10.0.0.7:80"} 1
         curtail_connections_opened_total{upstream="the \"api\"",replica="10.0.0.7:80"} 3
         curtail_connections_failed_total{upstream="the \"api\"",replica="10.0.0.7:80"} 1
+        curtail_streams_refused_total{upstream="the \"api\"",replica="10.0.0.7:80"} 2
         curtail_connections_waiting{upstream="the \"api\"",replica="10.0.0.7:80"} 2
         curtail_connections_at_limit{upstream="the \"api\"",replica="10.0.0.7:80",limit="connections"} 1
         curtail_connections_rejected_total{upstream="the \"api\"",replica="10.0.0.7:80",limit="connections"} 1

@@ -1,7 +1,7 @@
 //! The proxy over real sockets: real clients before it, scripted replicas and leaves behind it.
 //!
 //! One module for each promise: [`pass_through`] (messages pass unchanged), [`repetition`] (what may be sent
-//! twice, and what never), [`hidden_failures`] and [`cancelled_hedges`] (what clients do not notice),
+//! twice, and what never), [`hidden_failures`], [`cancelled_hedges`] and [`refused_streams`] (what clients do not notice),
 //! [`holdout`] (one draw for each request), [`leaves`] (queues, ties, probes), [`no_harm`] (the cost limits of the defaults), [`bad_input`] (rejected input,
 //! which costs other clients nothing), [`stalled`] (clients and replicas that stop reading or sending hold little
 //! memory and delay no other client), [`hostile`] (a table of peers that break or abuse a protocol), [`smuggling`] (requests that servers and proxies could read differently),
@@ -42,6 +42,7 @@ mod proxy;
 mod proxy_protocol;
 mod quorum;
 mod raw_replica;
+mod refused_streams;
 mod repetition;
 mod replica;
 mod route_changes;

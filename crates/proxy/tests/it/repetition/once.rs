@@ -189,10 +189,10 @@ fn a_post_goes_elsewhere_when_a_leaf_refused_it() {
     });
 }
 
-/// A replica that reads the first stream of an HTTP/2 connection, sends a frame (kind, stream and payload) and may then
-/// close the connection.
+/// A replica that reads each request on an HTTP/2 connection, sends a frame (kind and payload), which is on the stream of
+/// the request if it is a reset, and may then close the connection.
 async fn posted_over_http2(
-    (kind, stream, payload): (u8, u32, Vec<u8>),
+    (kind, payload): (u8, Vec<u8>),
     is_closed_after: bool,
 ) -> (StatusCode, usize) {
     let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.expect("loopback");
@@ -205,7 +205,9 @@ async fn posted_over_http2(
                 let Ok(mut frames) = Frames::accept(stream_of_bytes).await else { return };
                 while let Some(frame) = frames.read().await {
                     if matches!(frame.kind, HEADERS | DATA) && frame.flags & END_STREAM != 0 {
-                        frames.send(kind, 0, stream, &payload).await;
+                        // A reset is of the stream of the request, which may be sent again.
+                        let on = if kind == RST_STREAM { frame.stream } else { 0 };
+                        frames.send(kind, 0, on, &payload).await;
                         if is_closed_after {
                             return frames.close().await;
                         }
@@ -230,9 +232,9 @@ async fn posted_over_http2(
 #[test]
 fn a_post_goes_elsewhere_when_a_stream_was_not_begun_with() {
     run(async {
-        let reset = |code: u32| (RST_STREAM, 1, code.to_be_bytes().to_vec());
+        let reset = |code: u32| (RST_STREAM, code.to_be_bytes().to_vec());
         // The last stream that the replica accepts, and the code for no error.
-        let go_away = |last: u32| (GOAWAY, 0, (u64::from(last) << 32).to_be_bytes().to_vec());
+        let go_away = |last: u32| (GOAWAY, (u64::from(last) << 32).to_be_bytes().to_vec());
         for is_closed_after in [false, true] {
             let (worst, executed) = posted_over_http2(reset(REFUSED_STREAM), is_closed_after).await;
             assert_eq!((worst, executed), (StatusCode::OK, 2), "a refused stream");

@@ -1,0 +1,83 @@
+//! Exchanges over HTTP/2, which are sent again when the server provably did not process them.
+//!
+//! A server ends a connection with a GOAWAY, which excludes the streams that it will not process, or refuses one stream
+//! with `REFUSED_STREAM` (RFC 9113, sections 6.8 and 8.7). Both are usual: a server may limit the requests of each
+//! connection, and the client does not know the server's limit of streams before its SETTINGS arrive.
+//!
+//! The request opens a connection and has its first stream. Otherwise the requests that one GOAWAY excludes would meet on
+//! the next connection, and most of them would be excluded again. A server that refuses a stream may be about to close
+//! the connection.
+//!
+//! **Limits**: [`RESENDS_MAX`]; only a body that the replay buffer keeps; the limits of the pool.
+
+use super::http2::Http2Lease;
+use super::{ExchangeError, NewLease, Pool, PoolResponse};
+use crate::clock::Clock;
+use crate::connection_counts::ConnectPhases;
+use crate::http2;
+use crate::outbound_request::OutboundRequest;
+use std::sync::Arc;
+
+/// Maximum number of times that one exchange is sent again.
+const RESENDS_MAX: usize = 3;
+
+impl Pool {
+    /// Sends a request over HTTP/2, and again if the server did not process it.
+    pub(super) async fn exchange_http2(
+        self: &Arc<Self>,
+        (mut lease, mut phases): (Http2Lease, Option<ConnectPhases>),
+        mut request: OutboundRequest,
+        clock: &Clock,
+    ) -> Result<PoolResponse, ExchangeError> {
+        let mut resends = 0;
+        loop {
+            let error = match self.http2.exchange(lease, &mut request).await {
+                Ok((head, body)) => return Ok(PoolResponse { head, body, phases }),
+                Err(error) => error,
+            };
+            if error.is_refused() {
+                self.counters.streams_refused.add(1);
+            }
+            if !error.is_unprocessed() || resends == RESENDS_MAX {
+                return Err(self.failed(error.into()));
+            }
+            if request.body.is_lost() {
+                return Err(self.failed_for_good(error));
+            }
+            resends += 1;
+            tracing::debug!(server = self.server(), %error, resends, "sending a request again that the server did not process");
+            let new;
+            (new, phases) = self.lease_for_resend(clock).await?;
+            lease = match new {
+                NewLease::Http2(lease) => lease,
+                NewLease::Http1(lease) => {
+                    return self.exchange_http1((lease, phases), request, clock).await;
+                }
+            };
+        }
+    }
+
+    async fn lease_for_resend(
+        self: &Arc<Self>,
+        clock: &Clock,
+    ) -> Result<(NewLease, Option<ConnectPhases>), ExchangeError> {
+        let waiting = self.count_waiting()?;
+        if let Some(attempt) = self.attempts.begin_for_first_stream(&*self.http2) {
+            return self.open_for_all(attempt, clock).await;
+        }
+        drop(waiting);
+        match self.lease_http2(clock.now(), clock) {
+            Some(lease) => Ok((NewLease::Http2(lease), None)),
+            None => self.connect(clock, false).await,
+        }
+    }
+
+    /// The error of a request that the server did not process and that cannot be sent again.
+    fn failed_for_good(&self, source: http2::Error) -> ExchangeError {
+        if source.is_refused() {
+            ExchangeError::UnprocessedBody { server: self.server(), source }
+        } else {
+            self.not_sent()
+        }
+    }
+}
