@@ -1,15 +1,18 @@
 //! The cost of hostile clients: memory and CPU time of the proxy, and the latency of well-behaved clients beside them.
 //!
 //! Each kind of client has a proxy of its own: one worker, in front of one replica over HTTP/1.1. Well-behaved clients
-//! send 1,000 requests a second, first alone, then beside the hostile ones. Their latency counts from the time at which a
-//! request was due, so a stall of the proxy counts for each request that it delays. Memory is the growth of the resident
-//! memory, with its peak during floods. CPU is the share of one core; the column before has the well-behaved load alone. A
-//! flood whose connection ends begins again on a new one.
+//! send 1,000 requests a second, first alone, then beside the hostile ones. A request is sent when it is due, on an idle
+//! connection or a new one, and its latency counts from that time: no request waits for the response to another one.
+//! Responses other than 200 and requests without a response in time are counted apart, and have no latency.
 //!
-//! The clients and the replica share the machine with the proxy, so floods also take CPU time from the latencies.
+//! The clients and the replica share the machine with the proxy, so floods also take CPU time from the latencies. A tenth
+//! of the requests goes to the replica without the proxy. If these are slow too, the replica or the machine is slow.
+//!
+//! Memory is the growth of the resident memory with its peak. CPU is the share of one core. Values in parentheses are
+//! those of the well-behaved load alone. A flood whose connection ends begins again on a new one.
 //!
 //! ```sh
-//! cargo bench -p curtail-proxy --bench hostile             # all kinds: two minutes
+//! cargo bench -p curtail-proxy --bench hostile             # all kinds: four minutes
 //! cargo bench -p curtail-proxy --bench hostile -- PING     # those whose name contains the text
 //! ```
 
@@ -23,9 +26,12 @@ mod script;
 use curtail_text::{Column, Columns};
 use frames::{CANCEL, CONTINUATION, END_STREAM, HEADERS, PREFACE, SETTINGS, frame_bytes, request};
 use script::{FRAME_BYTES, INITIAL_WINDOW_SIZE, Script, WHOLE, WINDOW_MAX, hpack_bomb};
-use std::io::BufRead as _;
+use std::cell::RefCell;
+use std::collections::BTreeMap;
+use std::io::{self, BufRead as _};
 use std::net::SocketAddr;
 use std::process::{Child, Command, Stdio};
+use std::rc::Rc;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
@@ -137,72 +143,96 @@ const ALONE: Duration = Duration::from_secs(2);
 const BESIDE: Duration = Duration::from_secs(4);
 /// The interval of the well-behaved requests.
 const INTERVAL: Duration = Duration::from_millis(1);
-/// The well-behaved clients, which send in turn.
-const CLIENTS: u32 = 20;
+/// Every request with a number that this divides goes to the replica without the proxy.
+const DIRECT: u32 = 10;
+/// Maximum time for a response to a well-behaved request.
+const RESPONSE_TIMEOUT: Duration = Duration::from_secs(5);
 
 fn main() {
     let wanted = std::env::args().skip(1).find(|arg| !arg.starts_with('-')).unwrap_or_default();
-    let columns =
-        Columns::new([Column::Left(26)].into_iter().chain([7, 9, 7, 7, 9, 9].map(Column::Right)));
-    println!("{}", columns.row(["", "", "memory", "alone", "beside", "p50, ms", "p99, ms"]));
-    println!(
-        "{}",
-        columns.row(["client", "number", "KiB each", "% CPU", "% CPU", "(alone)", "(alone)"])
+    let widths = [7, 9, 7, 6, 9, 9, 10, 10];
+    let columns = Columns::new(
+        [Column::Left(26)].into_iter().chain(widths.map(Column::Right)).chain([Column::Left(16)]),
     );
+    let header = ["", "", "memory", "peak", "CPU", "proxy", "proxy", "replica", "replica", ""];
+    println!("{}", columns.row(header));
+    let header = [
+        "client", "number", "KiB each", "MiB", "%", "p50, ms", "p99, ms", "p50, ms", "p99, ms",
+        "not 200",
+    ];
+    println!("{}", columns.row(header));
     for peer in PEERS.iter().filter(|peer| peer.name.contains(&wanted)) {
-        let (alone, beside, bytes) = measure(peer);
-        let ms = |load: &Load, quantile: f64| format!("{:.2}", load.latency(quantile) * 1e3);
-        let kib = (bytes >> 10) as f64 / peer.connections as f64;
+        let Measured { alone, beside, growth, peak } = measure(peer);
+        let kib = (growth >> 10) as f64 / peer.connections as f64;
+        let [cpu, latencies @ ..] = beside.cells();
+        let memory = [format!("{kib:.1}"), format!("{:.1}", peak as f64 / f64::from(1 << 20)), cpu];
+        let first = [peer.name.to_owned(), peer.connections.to_string()];
+        let failures = [beside.failures()];
         println!(
             "{}",
-            columns.row([
-                peer.name.to_owned(),
-                peer.connections.to_string(),
-                format!("{kib:.1}"),
-                format!("{:.0}", alone.cpu * 100.0),
-                format!("{:.0}", beside.cpu * 100.0),
-                ms(&beside, 0.5),
-                ms(&beside, 0.99),
-            ])
+            columns.row(first.into_iter().chain(memory).chain(latencies).chain(failures))
         );
-        let nothing = "";
+        let alone_cells = alone.cells().map(|cell| format!("({cell})"));
+        let failures =
+            if alone.failed.is_empty() { String::new() } else { format!("({})", alone.failures()) };
         println!(
             "{}",
-            columns.row([
-                nothing,
-                nothing,
-                nothing,
-                nothing,
-                nothing,
-                &format!("({})", ms(&alone, 0.5)),
-                &format!("({})", ms(&alone, 0.99)),
-            ])
+            columns
+                .row([const { String::new() }; 4].into_iter().chain(alone_cells).chain([failures]))
         );
     }
 }
 
+/// The results of one kind of client.
+struct Measured {
+    alone: Load,
+    beside: Load,
+    /// The growth of the proxy's memory: for floods its peak.
+    growth: u64,
+    /// The peak of the proxy's memory in all.
+    peak: u64,
+}
+
 /// The well-behaved load during a time.
+#[derive(Default)]
 struct Load {
-    /// In seconds, sorted.
+    /// Through the proxy, in seconds, sorted.
     latencies: Vec<f64>,
+    /// Of the replica without the proxy, in seconds, sorted.
+    direct: Vec<f64>,
+    /// The number of requests without a response 200, by the status or the error.
+    failed: BTreeMap<String, u32>,
     /// The proxy's share of one core.
     cpu: f64,
 }
 
 impl Load {
-    fn latency(&self, quantile: f64) -> f64 {
-        let last = self.latencies.len() - 1;
-        #[expect(clippy::cast_sign_loss, clippy::cast_possible_truncation, reason = "an index")]
-        let at = (last as f64 * quantile).round() as usize;
-        self.latencies[at]
+    /// CPU, and the latencies of proxy and replica, as text.
+    fn cells(&self) -> [String; 5] {
+        let ms = |sorted: &[f64], quantile: f64| {
+            #[expect(clippy::cast_sign_loss, clippy::cast_possible_truncation, reason = "an index")]
+            let at = (sorted.len().saturating_sub(1) as f64 * quantile).round() as usize;
+            sorted
+                .get(at)
+                .map_or_else(|| "none".to_owned(), |latency| format!("{:.2}", latency * 1e3))
+        };
+        let (proxy, replica) = (&self.latencies, &self.direct);
+        let cpu = format!("{:.0}", self.cpu * 100.0);
+        [cpu, ms(proxy, 0.5), ms(proxy, 0.99), ms(replica, 0.5), ms(replica, 0.99)]
+    }
+
+    fn failures(&self) -> String {
+        let all: Vec<_> =
+            self.failed.iter().map(|(why, count)| format!("{why}: {count}")).collect();
+        if all.is_empty() { "0".to_owned() } else { all.join(", ") }
     }
 }
 
 /// Measures the load alone and beside hostile clients, and the growth of the proxy's memory.
-fn measure(peer: &'static Peer) -> (Load, Load, u64) {
+fn measure(peer: &'static Peer) -> Measured {
     let replica = on_own_thread(replica);
     let proxy = Proxy::start(replica);
-    let alone = load(&proxy, ALONE);
+    let alone = load(&proxy, replica, ALONE);
     let before = proxy.status("VmRSS:");
     // "5" starts a new measurement of the peak.
     std::fs::write(proxy.file("clear_refs"), "5").expect("a process of ours");
@@ -217,11 +247,12 @@ fn measure(peer: &'static Peer) -> (Load, Load, u64) {
             stopped.notified().await;
         });
     });
-    let beside = load(&proxy, BESIDE);
-    let bytes = proxy.status(if peer.floods { "VmHWM:" } else { "VmRSS:" }).saturating_sub(before);
+    let beside = load(&proxy, replica, BESIDE);
+    let peak = proxy.status("VmHWM:");
+    let after = if peer.floods { peak } else { proxy.status("VmRSS:") };
     stop.notify_one();
     attack.join().expect("no panic");
-    (alone, beside, bytes)
+    Measured { alone, beside, growth: after.saturating_sub(before), peak }
 }
 
 fn runtime() -> tokio::runtime::Runtime {
@@ -229,11 +260,13 @@ fn runtime() -> tokio::runtime::Runtime {
 }
 
 /// Runs a server on a thread of its own. Its queue of connections takes a burst of cancelled and repeated requests: beyond
-/// it, the kernel would delay each connection by a second.
+/// it, the kernel would delay each connection by a second. Its send buffers are small: the kernel would grow them to 4 MiB
+/// each, and while hundreds of responses without an end fill theirs, the replica responds to nobody else for seconds.
 fn on_own_thread<F: Future<Output = ()> + 'static>(serve: fn(TcpListener) -> F) -> SocketAddr {
     let runtime = runtime();
     let listener = runtime.block_on(async {
         let socket = tokio::net::TcpSocket::new_v4().expect("a socket");
+        socket.set_send_buffer_size(1 << 16).expect("a socket");
         socket.bind(([127, 0, 0, 1], 0).into()).expect("loopback");
         socket.listen(4_096).expect("it is bound")
     });
@@ -298,7 +331,7 @@ async fn attack(peer: &'static Peer, address: SocketAddr) {
                 }
             }
             #[expect(unreachable_code, reason = "it has the type of the errors")]
-            std::io::Result::Ok(())
+            io::Result::Ok(())
         };
         let reading = async {
             if !peer.reads {
@@ -314,39 +347,78 @@ async fn attack(peer: &'static Peer, address: SocketAddr) {
     }
 }
 
-/// Sends requests at a constant rate, over several connections: one alone would add the delays of all its requests.
-fn load(proxy: &Proxy, time: Duration) -> Load {
+/// Sends requests at a constant rate to the proxy, and some to the replica.
+fn load(proxy: &Proxy, replica: SocketAddr, time: Duration) -> Load {
     let (cpu, begin) = (proxy.cpu(), Instant::now());
-    let mut latencies: Vec<f64> = runtime().block_on(async {
-        let mut clients = tokio::task::JoinSet::new();
-        for nth in 0..CLIENTS {
-            clients.spawn(client(proxy.address, begin + nth * INTERVAL, begin + time));
-        }
-        clients.join_all().await.concat()
-    });
-    latencies.sort_by(f64::total_cmp);
-    Load { latencies, cpu: (proxy.cpu() - cpu) / begin.elapsed().as_secs_f64() }
+    let mut load = runtime().block_on(send_when_due([proxy.address, replica], begin, time));
+    load.latencies.sort_by(f64::total_cmp);
+    load.direct.sort_by(f64::total_cmp);
+    load.cpu = (proxy.cpu() - cpu) / begin.elapsed().as_secs_f64();
+    load
 }
 
-/// One well-behaved client; returns its latencies in seconds.
-async fn client(address: SocketAddr, first: Instant, end: Instant) -> Vec<f64> {
-    let mut stream = TcpStream::connect(address).await.expect("the proxy listens");
-    stream.set_nodelay(true).expect("a socket");
-    let (mut latencies, mut part) = (Vec::new(), [0; 4_096]);
-    let mut due = first;
-    while due < end {
-        tokio::time::sleep_until(due.into()).await;
-        stream.write_all(GET).await.expect("the proxy reads");
-        let mut response = Vec::new();
-        while !response.ends_with(b"\r\n\r\nok") {
-            let len = stream.read(&mut part).await.expect("the proxy responds");
-            assert!(len > 0, "the proxy has closed the connection of a well-behaved client");
-            response.extend_from_slice(&part[..len]);
+async fn send_when_due([proxy, replica]: [SocketAddr; 2], begin: Instant, time: Duration) -> Load {
+    let mut requests = tokio::task::JoinSet::new();
+    let idle = [(); 2].map(|()| Rc::new(RefCell::new(Vec::new())));
+    let local = tokio::task::LocalSet::new();
+    let sending = async {
+        for nth in 0.. {
+            let due = begin + nth * INTERVAL;
+            if due >= begin + time {
+                break;
+            }
+            tokio::time::sleep_until(due.into()).await;
+            let is_direct = nth % DIRECT == 0;
+            let address = if is_direct { replica } else { proxy };
+            let idle = Rc::clone(&idle[usize::from(is_direct)]);
+            requests.spawn_local(async move {
+                let response = tokio::time::timeout(RESPONSE_TIMEOUT, send(address, &idle)).await;
+                let result = match response {
+                    Ok(Ok(200)) => Ok(due.elapsed().as_secs_f64()),
+                    Ok(Ok(status)) => Err(status.to_string()),
+                    Ok(Err(error)) => Err(error.kind().to_string()),
+                    Err(_) => Err("timed out".to_owned()),
+                };
+                (is_direct, result)
+            });
         }
-        latencies.push(due.elapsed().as_secs_f64());
-        due += CLIENTS * INTERVAL;
+        std::mem::take(&mut requests).join_all().await
+    };
+    let mut load = Load::default();
+    for (is_direct, result) in local.run_until(sending).await {
+        match result {
+            Ok(latency) if is_direct => load.direct.push(latency),
+            Ok(latency) => load.latencies.push(latency),
+            Err(why) => *load.failed.entry(why).or_default() += 1,
+        }
     }
-    latencies
+    load
+}
+
+/// Sends a request on an idle connection, or on a new one; returns the status of the response.
+async fn send(address: SocketAddr, idle: &RefCell<Vec<TcpStream>>) -> io::Result<u16> {
+    let kept = idle.borrow_mut().pop();
+    let mut stream = match kept {
+        Some(stream) => stream,
+        None => TcpStream::connect(address).await?,
+    };
+    stream.set_nodelay(true)?;
+    stream.write_all(GET).await?;
+    let (mut response, mut part) = (Vec::new(), [0; 4_096]);
+    while !response.windows(4).any(|four| four == b"\r\n\r\n") {
+        let len = stream.read(&mut part).await?;
+        if len == 0 {
+            return Err(io::ErrorKind::UnexpectedEof.into());
+        }
+        response.extend_from_slice(&part[..len]);
+    }
+    let status =
+        response.get(9..12).and_then(|status| std::str::from_utf8(status).ok()?.parse().ok());
+    // The body of a 200 comes with its head. The rest of another response is not read, so its connection is closed.
+    if response.ends_with(b"\r\n\r\nok") {
+        idle.borrow_mut().push(stream);
+    }
+    status.ok_or_else(|| io::ErrorKind::InvalidData.into())
 }
 
 /// A proxy as a process of its own.
@@ -365,7 +437,7 @@ impl Proxy {
             .spawn()
             .expect("the program is there");
         let stderr = child.stderr.take().expect("it is piped");
-        let mut lines = std::io::BufReader::new(stderr).lines().map_while(Result::ok);
+        let mut lines = io::BufReader::new(stderr).lines().map_while(Result::ok);
         let line = lines.find(|line| line.contains("\"listening\"")).expect("the proxy starts");
         let line: serde_json::Value = serde_json::from_str(&line).expect("JSON to a pipe");
         let address = line["fields"]["address"].as_str().expect("an address");
@@ -378,7 +450,7 @@ impl Proxy {
     /// The CPU time so far, in seconds: the first number of the `schedstat` of each thread.
     fn cpu(&self) -> f64 {
         let threads = std::fs::read_dir(self.file("task")).expect("Linux");
-        let of_one = |thread: std::io::Result<std::fs::DirEntry>| {
+        let of_one = |thread: io::Result<std::fs::DirEntry>| {
             let text = std::fs::read_to_string(thread.ok()?.path().join("schedstat")).ok()?;
             text.split_whitespace().next()?.parse::<f64>().ok()
         };
