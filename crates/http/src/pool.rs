@@ -6,7 +6,9 @@
 //!
 //! **Limits**: `connections_max` HTTP/1.1 connections, of which `idle_max` may be idle
 //! and `idle_min` are opened ahead of requests ([`refill`]); `http2_connections_max` HTTP/2
-//! connections with `http2_streams_max` requests each. A request beyond these limits is not sent.
+//! connections with `http2_streams_max` requests each. A request beyond these limits is not sent. Requests whose bodies
+//! are incomplete use at most half of the HTTP/1.1 connections: clients that never finish their bodies leave the other
+//! half to complete requests.
 
 mod attempts;
 mod body;
@@ -29,12 +31,14 @@ use crate::head::{Known, ResponseHead};
 use crate::limit_breaker::LimitBreaker;
 use crate::outbound_request::OutboundRequest;
 use crate::proxy_protocol::ConnectionAddresses;
+use crate::replay::OutboundBody;
 use crate::stream::Stream;
 use ::http::StatusCode;
 use attempts::{Attempt, Attempts, Turn, WaitError};
 use curtail_metrics::{Gauge, GaugeGuard};
 use curtail_units::Instant;
 use refill::Refills;
+use std::future::poll_fn;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use upgrade::UpgradeAttempt;
@@ -74,6 +78,9 @@ pub enum ExchangeError {
     /// All connections are in use, and no more may be opened.
     #[error("{server}: all {max} connections are in use")]
     Full { server: String, max: usize },
+    /// Too many connections are in use by requests whose bodies are incomplete.
+    #[error("{server}: {max} connections wait for the rest of a request body")]
+    FullUploads { server: String, max: usize },
     /// All HTTP/2 connections are full, and no more may be opened.
     #[error("{server}: all {connections} HTTP/2 connections carry {streams} requests each")]
     FullHttp2 { server: String, connections: usize, streams: usize },
@@ -125,9 +132,10 @@ impl ExchangeError {
     #[must_use]
     pub const fn kind(&self) -> ExchangeErrorKind {
         match self {
-            Self::Full { .. } | Self::FullHttp2 { .. } | Self::FullWaiting { .. } => {
-                ExchangeErrorKind::Limit
-            }
+            Self::Full { .. }
+            | Self::FullUploads { .. }
+            | Self::FullHttp2 { .. }
+            | Self::FullWaiting { .. } => ExchangeErrorKind::Limit,
             Self::Connect(_) | Self::NotSent { .. } | Self::AttemptFailed { .. } => {
                 ExchangeErrorKind::NotSent
             }
@@ -251,6 +259,7 @@ impl Pool {
             // A client of HTTP/1.0 may name no host.
             request.set(Known::Host, self.connector.origin().authority().as_bytes());
         }
+        self.admit_body(&mut request.body).await?;
         if request.has(Known::Upgrade) {
             match Box::pin(self.exchange_upgrade(request, clock)).await? {
                 UpgradeAttempt::Response(response) => return Ok(response),
@@ -273,6 +282,23 @@ impl Pool {
                 Box::pin(self.exchange_http2((lease, phases), request, clock)).await
             }
         }
+    }
+
+    /// Counts a request whose body is incomplete, unless it may be sent over HTTP/2. Beyond the limit, a request waits
+    /// until the replay buffer has its whole body.
+    async fn admit_body(&self, body: &mut OutboundBody) -> Result<(), ExchangeError> {
+        let OutboundBody::Replay(body) = body else { return Ok(()) };
+        if body.has_arrived() || self.attempts.may_share() {
+            return Ok(());
+        }
+        let max = self.config.connections_max.div_ceil(2);
+        if let Some(counted) = self.http1.count_upload(max) {
+            body.count_until_end(counted);
+        } else if !poll_fn(|cx| body.poll_arrived(cx)).await {
+            let error = ExchangeError::FullUploads { server: self.server(), max };
+            return Err(self.log_full(&self.counters.connections_full, error));
+        }
+        Ok(())
     }
 
     /// Leases a stream of an open HTTP/2 connection, and opens a further one if they are crowded.

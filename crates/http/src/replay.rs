@@ -1,16 +1,18 @@
 //! A request body for several attempts, which is read once from the client and sent as often as needed.
 //!
 //! **Limits**: the replay buffer has a maximum size. Only the attempt that first reads beyond this size can continue;
-//! all others fail there. Until the response begins, the client may pause for at most the body timeout.
+//! all others fail there. Until the response begins, the client may pause for at most the body timeout. A server limits
+//! the readers that wait for the rest of a body ([`ReplayReader::count_until_end`]).
 
 use crate::{http1, http2, trailers};
 use bytes::Bytes;
+use curtail_metrics::GaugeGuard;
 use http::HeaderMap;
 use http_body::{Body, Frame, SizeHint};
 use std::future::Future;
 use std::pin::Pin;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::task::{Context, Poll, Wake, Waker};
+use std::task::{Context, Poll, Wake, Waker, ready};
 use tokio::time::Sleep;
 
 /// A client's failure to send its body.
@@ -154,7 +156,8 @@ impl Replay {
     pub fn reader(self: &Arc<Self>) -> ReplayReader {
         let mut state = self.lock();
         state.readers += 1;
-        ReplayReader { id: state.readers, replay: Arc::clone(self), next: 0, done: false }
+        let replay = Arc::clone(self);
+        ReplayReader { id: state.readers, replay, next: 0, done: false, unfinished: None }
     }
 
     /// Ends the body timeout, because the response has begun.
@@ -261,6 +264,34 @@ pub struct ReplayReader {
     id: u32,
     next: usize,
     done: bool,
+    /// Counts the attempt among those that wait for the rest of their body.
+    unfinished: Option<GaugeGuard>,
+}
+
+impl ReplayReader {
+    /// Whether the end of the body has arrived.
+    pub(crate) fn has_arrived(&self) -> bool {
+        self.replay.lock().ended
+    }
+
+    /// Counts the attempt until it has read the end of the body.
+    pub(crate) fn count_until_end(&mut self, counted: GaugeGuard) {
+        self.unfinished = Some(counted);
+    }
+
+    /// Ready with true when the whole body is in the replay buffer, and with false if it may not fit.
+    pub(crate) fn poll_arrived(&self, cx: &mut Context<'_>) -> Poll<bool> {
+        let mut state = self.replay.lock();
+        while !state.ended {
+            let room = (state.kept_bytes_max - state.kept_bytes) as u64;
+            let fits = state.source.size_hint().upper().is_some_and(|rest| rest <= room);
+            if !fits || state.fault.is_some() || state.sole_reader.is_some() {
+                return Poll::Ready(false);
+            }
+            drop(ready!(state.poll_source(cx, self.id)));
+        }
+        Poll::Ready(true)
+    }
 }
 
 impl OutboundBody {
@@ -359,6 +390,7 @@ impl Body for OutboundBody {
             }
         }
         reader.done = true;
+        reader.unfinished = None;
         Poll::Ready(state.trailers.clone().map(|trailers| Ok(Frame::trailers(trailers))))
     }
 

@@ -24,6 +24,8 @@ pub(super) struct Http1Transport {
     idle_max: usize,
     idle_timeout: Duration,
     open: Gauge,
+    /// The requests whose bodies are incomplete.
+    uploads: Gauge,
     /// Whether the server has closed a new connection before a request.
     has_early_close: AtomicBool,
 }
@@ -48,6 +50,7 @@ impl Http1Transport {
             idle_max,
             idle_timeout,
             open: Gauge::default(),
+            uploads: Gauge::default(),
             has_early_close: AtomicBool::default(),
         }
     }
@@ -60,6 +63,7 @@ impl Http1Transport {
             idle_max,
             idle_timeout,
             open: self.open.clone(),
+            uploads: self.uploads.clone(),
             has_early_close: AtomicBool::default(),
         }
     }
@@ -67,6 +71,11 @@ impl Http1Transport {
     /// Counts a new connection; [`None`] if there are already `max`.
     pub(super) fn count_connection(&self, max: usize) -> Option<GaugeGuard> {
         self.open.enter_below(max)
+    }
+
+    /// Counts a request whose body is incomplete; [`None`] if there are already `max`.
+    pub(super) fn count_upload(&self, max: usize) -> Option<GaugeGuard> {
+        self.uploads.enter_below(max)
     }
 
     pub(super) fn idle_count(&self) -> usize {

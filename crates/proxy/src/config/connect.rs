@@ -31,7 +31,7 @@ pub(super) fn read(s: &mut Section<'_>) -> ConnectConfig {
             .field("idle_max", "Maximum idle HTTP/1.1 connections per replica and worker.")
             .default(default.idle_max),
         connections_max: s
-            .field("connections_max", "Maximum HTTP/1.1 connections per replica and worker, including upgraded ones (WebSockets).")
+            .field("connections_max", "Maximum HTTP/1.1 connections per replica and worker, including upgraded ones (WebSockets). At most half of them wait for the rest of a request body.")
             .at_least(1)
             .default(default.connections_max),
         waiting_max: s

@@ -3,5 +3,6 @@
 
 mod shared_connections;
 mod silent_streams;
+mod unfinished_uploads;
 mod unread_responses;
 mod unused_connections;

@@ -1,0 +1,105 @@
+//! Clients that do not finish their request bodies: they hold at most half of the connections to a replica.
+
+use crate::body;
+use crate::client::Client;
+use crate::deadline::run;
+use crate::proxy::{Proxy, Setup};
+use crate::raw_replica::RawReplica;
+use crate::replica::{Replica, Speaks, ok};
+use crate::wire::Wire;
+use http::{StatusCode, Version};
+use http_body_util::BodyExt;
+use std::net::SocketAddr;
+
+/// The length of an upload that no replay buffer holds.
+const LONG: usize = 100_000;
+
+/// A replica that responds after the end of a body, and a proxy that may have four connections to it.
+async fn start() -> (Replica, Proxy) {
+    let replica = Replica::start(Speaks::Http1, |request| async {
+        request.into_body().collect().await.map_or_else(|_| ok("broken"), |_| ok("whole"))
+    });
+    let replica = replica.await;
+    let proxy = setup(replica.address()).start();
+    (replica, proxy)
+}
+
+fn setup(replica: SocketAddr) -> Setup {
+    Setup::before(&[replica])
+        .workers(1)
+        .upstream("hedge: false\nretry: false\nconnect: {connections_max: 4}")
+}
+
+/// Sends a head and the first part of a body.
+async fn begin(proxy: &Proxy, framing: &str, part: &str) -> Wire {
+    let mut wire = Wire::connect(proxy.address()).await;
+    wire.send(format!("POST / HTTP/1.1\r\nhost: h\r\n{framing}\r\n\r\n{part}")).await;
+    wire
+}
+
+/// Begins an upload, which the replica gets as the request of this number.
+async fn upload(proxy: &Proxy, replica: &Replica, number: usize) -> Wire {
+    let wire = begin(proxy, &format!("content-length: {LONG}"), "x").await;
+    replica.record().until(|record| record.count() == number).await;
+    wire
+}
+
+#[test]
+fn complete_requests_are_served_beside_uploads_that_do_not_end() {
+    run(async {
+        let (replica, proxy) = start().await;
+        let mut first = upload(&proxy, &replica, 1).await;
+        let second = upload(&proxy, &replica, 2).await;
+        for (framing, part) in
+            [("content-length: 65537", "x"), ("transfer-encoding: chunked", "2\r\nx")]
+        {
+            let rejected = begin(&proxy, framing, part).await.response().await;
+            let found = (rejected.head.status(), rejected.head.get("curtail-error"));
+            assert_eq!(found, (503, Some("connection_limit")), "{framing}");
+        }
+        for version in [Version::HTTP_11, Version::HTTP_2] {
+            let mut client = Client::connect(proxy.address(), version).await;
+            assert_eq!(client.get("/").await.status, StatusCode::OK);
+            let post = client.request_with("POST", "/", body::whole("body"));
+            assert_eq!(client.send(post).await.status, StatusCode::OK, "{version:?}");
+        }
+        // A body that fits into the replay buffer waits there for its end.
+        let mut short = begin(&proxy, "content-length: 2", "x").await;
+        proxy.until(|m| m.in_flight() == 3).await;
+        assert_eq!(replica.record().count(), 6);
+        short.send("y").await;
+        assert_eq!(short.response().await.head.status(), 200);
+
+        first.send(vec![b'x'; LONG - 1]).await;
+        assert_eq!(first.response().await.head.status(), 200);
+        let third = upload(&proxy, &replica, 8).await;
+        drop((second, third));
+        proxy.until(|m| m.in_flight() == 0).await;
+        let _uploads = (upload(&proxy, &replica, 9).await, upload(&proxy, &replica, 10).await);
+    });
+}
+
+#[test]
+fn a_body_that_waits_in_the_replay_buffer_has_the_body_timeout() {
+    run(async {
+        let replica = RawReplica::start(|mut wire, _, _| async move {
+            wire.read_head().await.ok();
+            wire.send("HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n").await;
+            wire.read_to_close().await;
+        })
+        .await;
+        let proxy = setup(replica.address()).top("limits: {body_timeout: 300ms}").start();
+        // Their responses have begun, so the body timeout does not end them.
+        let mut uploads = Vec::new();
+        for _ in 0..2 {
+            let mut wire = begin(&proxy, &format!("content-length: {LONG}"), "x").await;
+            let head = wire.read_head().await.expect("it is connected").expect("a response");
+            assert_eq!(head.status(), 200);
+            uploads.push(wire);
+        }
+        let response = begin(&proxy, "content-length: 2", "x").await.response().await;
+        let found = (response.head.status(), response.head.get("curtail-error"));
+        assert_eq!(found, (408, Some("client_slow")));
+        assert_eq!(replica.record().connections(), 2);
+    });
+}
