@@ -4,13 +4,17 @@
 //! frames or chunks, a few busy connections delay the requests of all others by milliseconds. Bytes and pieces therefore
 //! count as well.
 //! **Limits**: a turn has about 512 KiB that are read, 128 pieces of HTTP/1.1 bodies, and [`TURN_FRAMES_MAX`] frames of
-//! HTTP/2.
+//! HTTP/2, or 8 requests.
 
 use std::task::{Context, Poll};
 use tokio::task::coop::poll_proceed;
 
 /// Maximum number of frames that an HTTP/2 connection takes in one turn: a frame may have only 9 bytes.
 pub(crate) const TURN_FRAMES_MAX: usize = 128;
+
+/// The number of frames as which a request counts. Each request becomes a task, so a burst of them would put a task for
+/// each stream before the requests of all other connections.
+pub(crate) const TURN_REQUEST_FRAMES: usize = 16;
 
 /// The number of bytes that count as one read.
 const READ_BYTES: usize = 4 << 10;

@@ -296,6 +296,8 @@ async fn replica(listener: TcpListener) {
                         let mut sent = stream.write_all(head).await;
                         while sent.is_ok() {
                             sent = stream.write_all(&[b'x'; 1 << 16]).await;
+                            // Otherwise, a turn has 128 writes, and others wait for those of hundreds of responses.
+                            tokio::task::yield_now().await;
                         }
                         return;
                     }

@@ -253,6 +253,7 @@ mod tests {
     use super::super::frame::{PREFACE, put_ping, put_settings};
     use super::super::state::{ProtocolLimits, Role};
     use super::*;
+    use crate::turn::TURN_REQUEST_FRAMES;
     use std::sync::{Arc, Mutex};
     use std::task::Waker;
     use tokio::io::{DuplexStream, ReadBuf};
@@ -297,5 +298,29 @@ mod tests {
             assert_eq!(pongs, TURN_FRAMES_MAX);
         }
         assert_eq!(turn(&mut driver, &shared, &mut client), 0);
+    }
+
+    #[test]
+    fn a_turn_has_at_most_8_requests() {
+        let mut begun = PREFACE.to_vec();
+        put_settings(&mut begun, &[]);
+        for nth in 0..64 {
+            // HEADERS with END_STREAM and END_HEADERS: `GET / HTTP/2` for the host `a`.
+            begun.extend_from_slice(&[0, 0, 6, kind::HEADERS, 5, 0, 0, 0, 2 * nth + 1]);
+            begun.extend_from_slice(&[0x82, 0x86, 0x84, 0x41, 1, b'a']);
+        }
+        let (_client, server) = tokio::io::duplex(1 << 20);
+        let mut driver = Driver::new(server, BytesMut::from(&*begun));
+        let shared = Arc::new(Mutex::new(ConnectionState::new(Role::Server, LIMITS, 0)));
+        let cx = &mut Context::from_waker(Waker::noop());
+        for turn in 1..=8 {
+            let mut accepted = 0;
+            let polled = driver.poll(cx, &shared, &mut |request| {
+                assert!(request.head.is_ok());
+                accepted += 1;
+            });
+            assert!(polled.is_pending());
+            assert_eq!(accepted, TURN_FRAMES_MAX / TURN_REQUEST_FRAMES, "turn {turn}");
+        }
     }
 }

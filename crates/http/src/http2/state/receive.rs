@@ -8,6 +8,7 @@ use super::super::frame::{
 use super::super::hpack::{InvalidBlock, TABLE_BYTES_MAX};
 use super::flood::Flooded;
 use super::{ALIVE_PING, ConnectionState, Role, SHUTDOWN_PING, StreamState};
+use crate::turn::TURN_REQUEST_FRAMES;
 use bytes::{Buf, BytesMut};
 use tokio::time::Instant;
 
@@ -60,7 +61,7 @@ pub(super) enum StreamLookup {
 }
 
 impl ConnectionState {
-    /// Takes the complete frames of `read`, at most `frames_left`, and none while too many frames wait to be written.
+    /// Takes the complete frames of `read`, at most `frames_left` where a request counts as several, and none while too many frames wait to be written.
     pub(in super::super) fn receive(
         &mut self,
         read: &mut BytesMut,
@@ -101,7 +102,7 @@ impl ConnectionState {
             if read.len() < FRAME_HEAD_LEN + head.len {
                 break;
             }
-            *frames_left -= 1;
+            let accepted = self.accepted.len();
             read.advance(FRAME_HEAD_LEN);
             if head.kind == kind::DATA {
                 self.receive_data(head, read)?;
@@ -109,6 +110,9 @@ impl ConnectionState {
                 self.receive_control(head, &read[..head.len])?;
                 read.advance(head.len);
             }
+            let is_request = self.accepted.len() > accepted;
+            let cost = if is_request { TURN_REQUEST_FRAMES } else { 1 };
+            *frames_left = frames_left.saturating_sub(cost);
         }
         Ok(())
     }
