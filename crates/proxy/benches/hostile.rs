@@ -12,7 +12,7 @@
 //! those of the well-behaved load alone. A flood whose connection ends begins again on a new one.
 //!
 //! ```sh
-//! cargo bench -p curtail-proxy --bench hostile             # all kinds: four minutes
+//! cargo bench -p curtail-proxy --bench hostile             # all kinds: three minutes
 //! cargo bench -p curtail-proxy --bench hostile -- PING     # those whose name contains the text
 //! ```
 
