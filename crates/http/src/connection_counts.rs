@@ -36,9 +36,9 @@ curtail_metrics::counters! {
         tcp_ns: Counter,
         /// TLS handshakes.
         tls_ns: Counter,
-        /// Requests that found all connections in use.
+        /// Requests that found all connections in use, or half of them by uploads.
         connections_full: LimitBreaker,
-        /// Requests over HTTP/2 that the server refused, by `REFUSED_STREAM` or GOAWAY, each time that it did so.
+        /// Requests over HTTP/2 that the server refused, by `REFUSED_STREAM` or GOAWAY; every refusal counts.
         streams_refused: Counter,
         /// Requests that found too many others waiting for a connection.
         waiting_full: LimitBreaker,

@@ -33,7 +33,8 @@ pub struct DrainSignal {
     is_begun: AtomicBool,
     /// Whether idle connections close, likewise.
     is_closing: AtomicBool,
-    has_timed_out: AtomicBool,
+    /// Whether requests in progress are aborted.
+    is_aborting: AtomicBool,
 }
 
 impl DrainSignal {
@@ -48,15 +49,15 @@ impl DrainSignal {
         self.enter(Stage::LastResponses);
     }
 
-    /// Ends the drain: from now on, requests in progress are aborted.
-    pub fn time_out(&self) {
-        self.has_timed_out.store(true, Ordering::Release);
+    /// Notes that requests which are still in progress are aborted from now on.
+    pub fn begin_abort(&self) {
+        self.is_aborting.store(true, Ordering::Release);
     }
 
     /// Whether requests in progress are aborted.
     #[must_use]
-    pub fn has_timed_out(&self) -> bool {
-        self.has_timed_out.load(Ordering::Acquire)
+    pub fn is_aborting(&self) -> bool {
+        self.is_aborting.load(Ordering::Acquire)
     }
 
     fn enter(&self, stage: Stage) {

@@ -7,8 +7,8 @@
 //! **Limits**: `connections_max` HTTP/1.1 connections, of which `idle_max` may be idle
 //! and `idle_min` are opened ahead of requests ([`refill`]); `http2_connections_max` HTTP/2
 //! connections with `http2_streams_max` requests each. A request beyond these limits is not sent. Requests whose bodies
-//! are incomplete use at most half of the HTTP/1.1 connections: clients that never finish their bodies leave the other
-//! half to complete requests.
+//! are incomplete use at most half of the HTTP/1.1 connections, rounded up: clients that never finish their bodies leave
+//! the other half to complete requests.
 
 mod attempts;
 mod body;
@@ -284,11 +284,11 @@ impl Pool {
         }
     }
 
-    /// Counts a request whose body is incomplete, unless it may be sent over HTTP/2. Beyond the limit, a request waits
-    /// until the replay buffer has its whole body.
+    /// Counts a request whose body is incomplete, unless the server speaks HTTP/2. Beyond the limit, a request waits until
+    /// the replay buffer has its whole body.
     async fn admit_body(&self, body: &mut OutboundBody) -> Result<(), ExchangeError> {
         let OutboundBody::Replay(body) = body else { return Ok(()) };
-        if body.has_arrived() || self.attempts.may_share() {
+        if self.attempts.is_http2() || body.has_arrived() {
             return Ok(());
         }
         let max = self.config.connections_max.div_ceil(2);
@@ -296,7 +296,9 @@ impl Pool {
             body.count_until_end(counted);
         } else if !poll_fn(|cx| body.poll_arrived(cx)).await {
             let error = ExchangeError::FullUploads { server: self.server(), max };
-            return Err(self.log_full(&self.counters.connections_full, error));
+            let is_fault = body.has_fault();
+            let full = &self.counters.connections_full;
+            return Err(if is_fault { error } else { self.log_full(full, error) });
         }
         Ok(())
     }
@@ -337,6 +339,7 @@ impl Pool {
         if let ResponseError::Http2(source) = &source
             && source.is_refused()
         {
+            self.counters.streams_refused.add(1);
             return ExchangeError::Unprocessed { server: self.server(), source: source.clone() };
         }
         if source.is_not_sent() { self.not_sent() } else { self.broken(source) }

@@ -12,7 +12,7 @@ use http_body::{Body, Frame, SizeHint};
 use std::future::Future;
 use std::pin::Pin;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::task::{Context, Poll, Wake, Waker, ready};
+use std::task::{Context, Poll, Wake, Waker};
 use tokio::time::Sleep;
 
 /// A client's failure to send its body.
@@ -279,30 +279,45 @@ impl ReplayReader {
         self.unfinished = Some(counted);
     }
 
-    /// Ready with true when the whole body is in the replay buffer, and with false if it may not fit.
+    /// Whether the client has failed to send the rest of the body.
+    pub(crate) fn has_fault(&self) -> bool {
+        self.replay.lock().fault.is_some()
+    }
+
+    /// Ready with true when the whole body is in the replay buffer, and with false if it has not arrived and may not fit.
     pub(crate) fn poll_arrived(&self, cx: &mut Context<'_>) -> Poll<bool> {
         let mut state = self.replay.lock();
         while !state.ended {
             let room = (state.kept_bytes_max - state.kept_bytes) as u64;
-            let fits = state.source.size_hint().upper().is_some_and(|rest| rest <= room);
-            if !fits || state.fault.is_some() || state.sole_reader.is_some() {
+            if room == 0 || state.fault.is_some() || state.sole_reader.is_some() {
                 return Poll::Ready(false);
             }
-            drop(ready!(state.poll_source(cx, self.id)));
+            let fits = state.source.size_hint().upper().is_some_and(|rest| rest <= room);
+            let is_pending = state.poll_source(cx, self.id).is_pending();
+            if is_pending {
+                return if fits { Poll::Pending } else { Poll::Ready(false) };
+            }
         }
         Poll::Ready(true)
     }
 }
 
 impl OutboundBody {
-    /// Returns the body, and leaves the same body to be sent again, from its start.
-    pub(crate) fn take_to_send(&mut self) -> Self {
+    /// Returns the body, and keeps the same body to be sent again, from its start.
+    pub(crate) fn clone_to_send(&mut self) -> Self {
         let again = match self {
             Self::Empty => Self::Empty,
             Self::Full(data) => Self::Full(data.clone()),
             Self::Replay(reader) => Self::Replay(reader.replay.reader()),
         };
         std::mem::replace(self, again)
+    }
+
+    /// Ends the count of an attempt that waits for the rest of its body.
+    pub(crate) fn end_count(&mut self) {
+        if let Self::Replay(reader) = self {
+            reader.unfinished = None;
+        }
     }
 
     /// Whether the body has become too long to be sent again.

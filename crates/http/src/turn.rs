@@ -12,7 +12,7 @@ use tokio::task::coop::poll_proceed;
 /// Maximum number of frames that an HTTP/2 connection takes in one turn: a frame may have only 9 bytes.
 pub(crate) const TURN_FRAMES_MAX: usize = 128;
 
-/// The number of frames as which a request counts. Each request becomes a task, so a burst of them would put a task for
+/// The cost of a request, in frames. Each request becomes a task, so a burst of them would put a task for
 /// each stream before the requests of all other connections.
 pub(crate) const TURN_REQUEST_FRAMES: usize = 16;
 

@@ -189,11 +189,14 @@ impl Completion {
                 end.status = Some(status);
             }
         }
-        self.reject(error);
+        self.end_with_error(error);
     }
 
     /// Ends the request with an error of the proxy, which cannot use the complete response of the replica.
-    pub(crate) fn reject(&mut self, error: &'static str) {
+    pub(crate) fn end_with_error(&mut self, error: &'static str) {
+        if self.is_over() {
+            return;
+        }
         let attempt = self.attempt;
         let now = self.driver.handle(Event::Ended { attempt, whole: true }, &mut Effects::new());
         self.finish(now, AttemptEnd::Responded, Some(error), self.status());

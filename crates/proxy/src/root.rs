@@ -317,8 +317,8 @@ impl Exchange {
             Effect::Cancel { attempt } => {
                 let open = self.attempts.get_mut(attempt.index());
                 let open = open.ok_or("an unknown attempt was cancelled")?;
-                let buffered = std::mem::replace(open, Attempt::Gone);
-                self.note_cancelled(attempt, (now, reason), &buffered);
+                let cancelled = std::mem::replace(open, Attempt::Gone);
+                self.note_cancelled(attempt, (now, reason), &cancelled);
             }
             Effect::Respond { attempt } => {
                 let response =
@@ -355,10 +355,10 @@ impl Exchange {
         &mut self,
         attempt: AttemptId,
         (now, reason): (Instant, Reason),
-        was: &Attempt,
+        state: &Attempt,
     ) {
         let cancelled = AttemptEnd::Cancelled(CancelReason::Policy(reason));
-        let Attempt::Buffered(response) = was else {
+        let Attempt::Buffered(response) = state else {
             self.trail.attempt_ended(attempt, now, cancelled);
             return;
         };

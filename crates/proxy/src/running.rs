@@ -291,7 +291,7 @@ impl Running {
             tracing::warn!(connections, drain = ?grace, "drain timeout: requests are aborted");
         }
         drop((discovery, health_checks));
-        self.shared.drain.time_out();
+        self.shared.drain.begin_abort();
         self.stop.send_replace(true);
         for worker in self.workers.drain(..) {
             if worker.join().is_err() {

@@ -248,10 +248,16 @@ impl Trail {
         (*reason != GatherReason::ClientGone).then_some(CancelReason::FanOut(*reason))
     }
 
-    /// Ends a call when its fan-out cancelled it. Its task ends a little later, after the request that contains it.
+    /// Ends a call when its fan-out cancelled it. Its task ends a little later, after the request that contains it. A call
+    /// that had ended before was not cancelled.
     pub(crate) fn end_with_fan_out(&mut self) {
-        let cancelled = self.calls_cancelled.as_ref().and_then(|cancelled| cancelled.get());
-        let Some(&(at, reason)) = cancelled else { return };
+        let cancelled =
+            self.calls_cancelled.as_ref().and_then(|cancelled| cancelled.get().copied());
+        let is_later = |at: Instant| self.end.is_none_or(|end| end.at > at);
+        let Some((at, reason)) = cancelled.filter(|(at, _)| is_later(*at)) else {
+            self.calls_cancelled = None;
+            return;
+        };
         for (ended, end) in self.attempts.iter_mut().filter_map(|attempt| attempt.end.as_mut()) {
             if *ended > at {
                 (*ended, *end) = (at, AttemptEnd::Cancelled(CancelReason::FanOut(reason)));
@@ -318,12 +324,12 @@ impl Trail {
 
     /// Notes that it was the stop of the proxy, and not the client, that ended the request.
     pub(crate) fn note_drain_timeout(&mut self) {
-        let gone = CancelReason::Policy(Reason::ClientGone);
+        let gone = Reason::ClientGone;
         if let Some(end) = self.end.as_mut().filter(|end| end.error == Some(gone.name())) {
             (end.error, end.reason) = (Some(CancelReason::DrainTimeout.name()), None);
         }
         for (_, end) in self.attempts.iter_mut().filter_map(|attempt| attempt.end.as_mut()) {
-            if *end == AttemptEnd::Cancelled(gone) {
+            if matches!(end, AttemptEnd::Cancelled(reason) if reason.name() == gone.name()) {
                 *end = AttemptEnd::Cancelled(CancelReason::DrainTimeout);
             }
         }

@@ -56,7 +56,7 @@ impl Tunnel {
         });
         let client = Mutex::new(client);
         let prefix_len = prefix.len() as u64;
-        let mut ending = Ending { client: &client, prefix_len, completion: &mut completion };
+        let mut bytes = TunnelBytes { client: &client, prefix_len, completion: &mut completion };
         let carried = async {
             let mut replica = replica.open().await?;
             replica.write_all(&prefix).await?;
@@ -76,8 +76,8 @@ impl Tunnel {
             () = is_idle => Carried::Idle,
             () = gone => Carried::ClientGone,
         };
-        ending.count();
-        let Ending { completion, .. } = &mut ending;
+        bytes.count();
+        let TunnelBytes { completion, .. } = &mut bytes;
         match carried {
             Carried::Ended(carried) => {
                 if let Err(error) = &carried {
@@ -109,15 +109,15 @@ enum Carried {
     Idle,
 }
 
-/// The end of an upgraded connection, which comes with a drop when the proxy stops.
-struct Ending<'a, F: Fn() + Unpin, S: ByteStream + ClientStream> {
+/// Counts the bytes of an upgraded connection, also when it is dropped because the proxy stops.
+struct TunnelBytes<'a, F: Fn() + Unpin, S: ByteStream + ClientStream> {
     client: &'a Mutex<WriteTimeoutStream<F, S>>,
     /// The bytes that were read from the client before.
     prefix_len: u64,
     completion: &'a mut Completion,
 }
 
-impl<F: Fn() + Unpin, S: ByteStream + ClientStream> Ending<'_, F, S> {
+impl<F: Fn() + Unpin, S: ByteStream + ClientStream> TunnelBytes<'_, F, S> {
     /// Sets the bytes of both directions.
     fn count(&mut self) {
         let (from_client, to_client) = lock(self.client).bytes();
@@ -125,7 +125,7 @@ impl<F: Fn() + Unpin, S: ByteStream + ClientStream> Ending<'_, F, S> {
     }
 }
 
-impl<F: Fn() + Unpin, S: ByteStream + ClientStream> Drop for Ending<'_, F, S> {
+impl<F: Fn() + Unpin, S: ByteStream + ClientStream> Drop for TunnelBytes<'_, F, S> {
     fn drop(&mut self) {
         self.count();
     }

@@ -60,7 +60,7 @@ impl Worker {
     /// these are configured.
     pub(crate) fn record(&self, mut trail: Box<Trail>) {
         trail.end_with_fan_out();
-        if self.shared.drain.has_timed_out() {
+        if self.shared.drain.is_aborting() {
             trail.note_drain_timeout();
         }
         if let Some(tenants) = &self.shared.snapshot.load().tenants {

@@ -163,7 +163,7 @@ impl StreamLease {
         request: &mut OutboundRequest,
         is_https: bool,
     ) -> Result<(ResponseHead, ResponseBody), Error> {
-        let body = request.body.take_to_send();
+        let body = request.body.clone_to_send();
         let is_end = body.is_end_stream();
         let length = announced_length(&request.head.method, &body);
         let to_send = RequestToSend { request, is_https, length, is_end, is_connect: false };
@@ -180,7 +180,7 @@ impl StreamLease {
     async fn open(mut self, request: RequestToSend<'_>) -> Result<(SendHandle, Http2Body), Error> {
         let key = poll_fn(|cx| {
             let mut state = lock(&self.shared);
-            // The others wake, and find this stream open.
+            // The others wake, and look again after this poll.
             if std::mem::take(&mut self.is_first) {
                 state.end_first_reservation();
             }

@@ -113,7 +113,7 @@ pub(super) struct ConnectionState {
     open: HashMap<u32, usize>,
     /// Requests that are about to open a stream; they count as streams.
     leases: usize,
-    /// Whether the other requests wait until that of the first lease has opened its stream.
+    /// Whether the first stream is reserved for the first lease: the other requests wait.
     is_first_reserved: bool,
     decoder: Decoder,
     /// A header block whose end has not arrived.

@@ -150,6 +150,11 @@ impl Attempts {
         grows.then(|| Attempt::new(self, true))
     }
 
+    /// Whether the server is known to speak HTTP/2.
+    pub(super) fn is_http2(&self) -> bool {
+        self.lock().negotiated == Protocol::Http2
+    }
+
     /// Whether requests may share a connection: the server speaks HTTP/2, as far as is known.
     pub(super) fn may_share(&self) -> bool {
         self.lock().negotiated != Protocol::Http1

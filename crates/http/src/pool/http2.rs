@@ -105,6 +105,11 @@ impl Http2Transport {
         self.open.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    /// Removes connections that accept no further request.
+    pub(super) fn remove_closed(&self) {
+        self.open().retain(|open| !open.connection.is_closed());
+    }
+
     /// Sends a request and waits for the head of its response. The body keeps the stream until its end.
     pub(super) async fn exchange(
         &self,
@@ -201,7 +206,7 @@ impl Transport for Http2Transport {
     }
 
     fn connection_count(&self) -> usize {
-        self.open().iter().filter(|open| !open.connection.is_closed()).count()
+        self.open().len()
     }
 
     fn exchanges_max(&self) -> usize {

@@ -8,7 +8,7 @@
 //! the next connection, and most of them would be excluded again. A server that refuses a stream may be about to close
 //! the connection.
 //!
-//! **Limits**: [`RESENDS_MAX`]; only a body that the replay buffer keeps; the limits of the pool.
+//! **Limits**: [`RESENDS_MAX`], [`RESENDS_REFUSED_MAX`]; only a body that the replay buffer keeps; the limits of the pool.
 
 use super::http2::Http2Lease;
 use super::{ExchangeError, NewLease, Pool, PoolResponse};
@@ -18,8 +18,12 @@ use crate::http2;
 use crate::outbound_request::OutboundRequest;
 use std::sync::Arc;
 
-/// Maximum number of times that one exchange is sent again.
+/// Maximum number of times that one exchange is sent again after a GOAWAY.
 const RESENDS_MAX: usize = 3;
+
+/// Maximum number of times that one exchange is sent again after a refused stream, which may be how the server reacts to
+/// overload.
+const RESENDS_REFUSED_MAX: usize = 1;
 
 impl Pool {
     /// Sends a request over HTTP/2, and again if the server did not process it.
@@ -29,20 +33,23 @@ impl Pool {
         mut request: OutboundRequest,
         clock: &Clock,
     ) -> Result<PoolResponse, ExchangeError> {
+        // Its connection serves others as well.
+        request.body.end_count();
         let mut resends = 0;
         loop {
             let error = match self.http2.exchange(lease, &mut request).await {
                 Ok((head, body)) => return Ok(PoolResponse { head, body, phases }),
                 Err(error) => error,
             };
-            if error.is_refused() {
-                self.counters.streams_refused.add(1);
-            }
-            if !error.is_unprocessed() || resends == RESENDS_MAX {
+            let is_reset = matches!(error, http2::Error::Reset(_));
+            let resends_max = if is_reset { RESENDS_REFUSED_MAX } else { RESENDS_MAX };
+            if !error.is_refused() || resends >= resends_max {
                 return Err(self.failed(error.into()));
             }
+            self.counters.streams_refused.add(1);
             if request.body.is_lost() {
-                return Err(self.failed_for_good(error));
+                let server = self.server();
+                return Err(ExchangeError::UnprocessedBody { server, source: error });
             }
             resends += 1;
             tracing::debug!(server = self.server(), %error, resends, "sending a request again that the server did not process");
@@ -62,6 +69,7 @@ impl Pool {
         clock: &Clock,
     ) -> Result<(NewLease, Option<ConnectPhases>), ExchangeError> {
         let waiting = self.count_waiting()?;
+        self.http2.remove_closed();
         if let Some(attempt) = self.attempts.begin_for_first_stream(&*self.http2) {
             return self.open_for_all(attempt, clock).await;
         }
@@ -69,15 +77,6 @@ impl Pool {
         match self.lease_http2(clock.now(), clock) {
             Some(lease) => Ok((NewLease::Http2(lease), None)),
             None => self.connect(clock, false).await,
-        }
-    }
-
-    /// The error of a request that the server did not process and that cannot be sent again.
-    fn failed_for_good(&self, source: http2::Error) -> ExchangeError {
-        if source.is_refused() {
-            ExchangeError::UnprocessedBody { server: self.server(), source }
-        } else {
-            self.not_sent()
         }
     }
 }

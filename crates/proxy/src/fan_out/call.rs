@@ -93,7 +93,7 @@ pub(super) async fn run(
     let body = match response.body {
         BufferedBody::Whole(body, _) => {
             ending.body(body.len());
-            buffer.take(body.len()).inspect_err(|error| ending.reject(error.name))?;
+            buffer.take(body.len()).inspect_err(|error| ending.end_with_error(error.name))?;
             body
         }
         BufferedBody::Open(body) => {
@@ -109,7 +109,9 @@ pub(super) async fn run(
     let checked = check(ShardResponse { head: response.head, body }, merge);
     match &checked {
         // A response to pass on, or an error of the replica, says enough with its status.
-        Err(error) if error.response.is_none() && !is_server_error => ending.reject(error.name),
+        Err(error) if error.response.is_none() && !is_server_error => {
+            ending.end_with_error(error.name)
+        }
         Ok(_) | Err(_) => ending.end(true),
     }
     checked

@@ -278,7 +278,7 @@ catalogue! {
     STREAMS_REFUSED = counter(
         "curtail_streams_refused",
         REPLICA,
-        "Requests that a replica refused over HTTP/2 by `REFUSED_STREAM`, or excluded by `GOAWAY`. The proxy sends them again, and they do not count against the replica.",
+        "Requests that a replica refused over HTTP/2 by `REFUSED_STREAM`, or excluded by `GOAWAY`. The proxy sends most of them again, and they do not count against the replica.",
     );
     CONNECTIONS_WAITING = gauge(
         "curtail_connections_waiting",
@@ -288,7 +288,7 @@ catalogue! {
     CONNECTIONS_AT_LIMIT = gauge(
         "curtail_connections_at_limit",
         &["upstream or leaf", "replica", "limit"],
-        "1 if a limit of the connections to a replica has rejected requests in the last seconds (an open circuit breaker), otherwise 0. `connections`: all of them were in use. `waiting`: connect.waiting_max.",
+        "1 if a limit of the connections to a replica has rejected requests in the last seconds (an open circuit breaker), otherwise 0. `connections`: all of them were in use, or half of them by unfinished uploads. `waiting`: connect.waiting_max.",
     );
     CONNECTIONS_REJECTED = counter(
         "curtail_connections_rejected",

@@ -33,6 +33,10 @@ const EVENTS: u32 = 11;
 const STATUS: u32 = 15;
 const FLAGS: u32 = 16;
 
+/// Maximum length of `tracestate`; a longer one is omitted. Every tracer keeps at least as much (Trace Context, section
+/// 3.3.1.5).
+const TRACE_STATE_MAX: usize = 512;
+
 /// Fields of `Span.Event`.
 const EVENT_UNIX_NS: u32 = 1;
 const EVENT_NAME: u32 = 2;
@@ -186,8 +190,10 @@ fn write_head(out: &mut Vec<u8>, trail: &Trail, head: &Head<'_>, clock: &Clock) 
 #[cold]
 fn write_trace_state(out: &mut Vec<u8>, fields: &Fields) {
     let lines = fields.all(Known::Tracestate).map(std::str::from_utf8);
-    if let Ok(lines) = lines.collect::<Result<Vec<_>, _>>() {
-        bytes_field(out, TRACE_STATE, lines.join(",").as_bytes());
+    let Ok(lines) = lines.collect::<Result<Vec<_>, _>>() else { return };
+    let state = lines.join(",");
+    if state.len() <= TRACE_STATE_MAX {
+        bytes_field(out, TRACE_STATE, state.as_bytes());
     }
 }
 

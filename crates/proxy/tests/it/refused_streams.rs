@@ -4,7 +4,7 @@ use crate::body;
 use crate::client::Client;
 use crate::deadline::run;
 use crate::frames::{
-    DATA, END_HEADERS, END_STREAM, Frames, GOAWAY, HEADERS, REFUSED_STREAM, RST_STREAM,
+    DATA, END_HEADERS, END_STREAM, Frame, Frames, GOAWAY, HEADERS, REFUSED_STREAM, RST_STREAM,
     WINDOW_UPDATE,
 };
 use crate::metrics::Metrics;
@@ -12,8 +12,8 @@ use crate::proxy::{Proxy, Setup};
 use crate::replica::{Replica, Speaks, ok};
 use http::{StatusCode, Version};
 use std::net::SocketAddr;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
 use tokio::net::TcpListener;
 use tokio::task::{JoinHandle, JoinSet};
 
@@ -30,7 +30,9 @@ const LONG_BYTES: usize = 1 << 20;
 enum Refusing {
     /// As nginx with `keepalive_requests`: the last stream that it processes ends the connection.
     ByGoAway,
-    /// Each stream, with `REFUSED_STREAM`, at the end of its request.
+    /// The first stream, with `REFUSED_STREAM`, at the end of its request.
+    First,
+    /// Each stream, likewise.
     EachStream,
     /// Each stream, as soon as more of its body has arrived than the replay buffer keeps.
     LongBodies,
@@ -41,8 +43,22 @@ enum Refusing {
 struct Record {
     processed: AtomicUsize,
     refused: AtomicUsize,
+    /// The body of the last request, if there is one request at a time.
+    body: Mutex<Vec<u8>>,
     /// Whether the replica processes all streams from now on.
     is_open: AtomicBool,
+}
+
+impl Record {
+    /// Keeps the body of the last request.
+    fn note_body(&self, frame: &Frame) {
+        let mut body = self.body.lock().expect("no panic");
+        match frame.kind {
+            HEADERS => body.clear(),
+            DATA => body.extend_from_slice(&frame.payload),
+            _ => {}
+        }
+    }
 }
 
 struct RefusingReplica {
@@ -113,6 +129,14 @@ async fn serve(mut frames: Frames, refusing: Refusing, record: &Record) -> Optio
                     frames.write(GOAWAY, 0, 0, &goaway).await.ok()?;
                 }
                 respond(&mut frames, stream, record).await?;
+            }
+            Refusing::First => {
+                record.note_body(&frame);
+                if is_end && record.refused.load(Ordering::SeqCst) == 0 {
+                    refuse(&mut frames, stream, record).await?;
+                } else if is_end {
+                    respond(&mut frames, stream, record).await?;
+                }
             }
             Refusing::EachStream if is_end => refuse(&mut frames, stream, record).await?,
             Refusing::LongBodies if frame.kind == HEADERS => {
@@ -201,14 +225,14 @@ fn a_replica_that_refuses_every_stream_gets_few_of_each_request_and_is_not_eject
             let response = client.get("/").await;
             let found = (response.status.as_u16(), response.error());
             assert_eq!(found, (503, Some("unprocessed")));
-            // Two attempts, each of which is sent again three times.
-            assert_eq!(replica.refused(), nth * 2 * (1 + 3));
+            // Two attempts, each of which is sent again once.
+            assert_eq!(replica.refused(), nth * 2 * (1 + 1));
         }
         let metrics = proxy.metrics().await;
         assert_no_ejection(&metrics);
         let unprocessed = [("failure", "unprocessed")];
         assert_eq!(metrics.sum("curtail_attempts_failed_total", &unprocessed), 10, "{metrics}");
-        assert_eq!(metrics.sum("curtail_streams_refused_total", &[]), 40, "{metrics}");
+        assert_eq!(metrics.sum("curtail_streams_refused_total", &[]), 20, "{metrics}");
         replica.record.is_open.store(true, Ordering::SeqCst);
         assert_eq!(client.get("/").await.status, StatusCode::OK);
     });
@@ -228,8 +252,19 @@ fn a_refused_request_whose_body_is_not_kept_fails_and_ejects_no_replica() {
             assert_eq!(replica.refused(), nth, "it cannot be sent again");
         }
         assert_no_ejection(&proxy.metrics().await);
-        // A body that is kept is sent again.
-        replica.record.is_open.store(true, Ordering::SeqCst);
-        assert_eq!(client.get("/").await.status, StatusCode::OK);
+    });
+}
+
+#[test]
+fn a_body_that_is_kept_is_sent_again_as_it_was() {
+    run(async {
+        let replica = RefusingReplica::start(Refusing::First).await;
+        let proxy = start_proxy(replica.address, "retry: false");
+        let mut client = Client::connect(proxy.address(), Version::HTTP_2).await;
+        let sent: Vec<u8> = (0..40_000_u32).map(|nth| nth.to_be_bytes()[3]).collect();
+        let upload = client.request_with("PUT", "/", body::whole(sent.clone()));
+        assert_eq!(client.send(upload).await.status, StatusCode::OK);
+        assert_eq!((replica.refused(), replica.processed()), (1, 1));
+        assert!(*replica.record.body.lock().expect("no panic") == sent, "other bytes");
     });
 }

@@ -152,6 +152,9 @@ fn a_call_that_is_not_needed_any_more_is_no_error_and_ends_within_its_request() 
             call.lines()
         );
         assert_cancelled(find(&spans, ("curtail.upstream", "shard-1"), Some(call)), "enough");
+        let good = find(&spans, ("curtail.upstream", "shard-0"), Some(root(&spans)));
+        assert_eq!(good.get("curtail.cancelled"), None, "{}", good.lines());
+        assert_eq!(good.int("http.response.status_code"), Some(200), "{}", good.lines());
     });
 }
 

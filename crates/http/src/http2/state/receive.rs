@@ -61,7 +61,8 @@ pub(super) enum StreamLookup {
 }
 
 impl ConnectionState {
-    /// Takes the complete frames of `read`, at most `frames_left` where a request counts as several, and none while too many frames wait to be written.
+    /// Takes the complete frames of `read`, at most `frames_left`; a request counts as several. Takes none while too many
+    /// frames wait to be written.
     pub(in super::super) fn receive(
         &mut self,
         read: &mut BytesMut,

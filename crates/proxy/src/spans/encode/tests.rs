@@ -363,6 +363,10 @@ fn spans_have_the_trace_state_of_the_client() {
         assert_eq!(span.trace_state, "a=1,b=2,c=3");
     }
     assert_eq!(encode(&usual())[0].trace_state, "");
+    let long = Request::get("/api").header("host", "h").header("tracestate", "a".repeat(513));
+    let mut trail = self::trail(long.body(()).expect("a request"));
+    trail.end = end(200, None);
+    assert_eq!(encode(&trail)[0].trace_state, "");
 }
 
 #[test]
