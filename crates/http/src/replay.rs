@@ -89,6 +89,8 @@ struct ReplayState {
     /// The body timeout; absent once the response has begun.
     pause_max: Option<std::time::Duration>,
     pause: Option<Pin<Box<Sleep>>>,
+    /// Whether a reader waits for the source.
+    is_awaited: bool,
     waiting: Arc<Waiting>,
 }
 
@@ -146,6 +148,7 @@ impl Replay {
                 bytes: 0,
                 pause_max: Some(pause_max),
                 pause: None,
+                is_awaited: false,
                 waiting: Arc::default(),
             }),
         })
@@ -185,6 +188,13 @@ impl Replay {
         self.lock().sole_reader.is_some()
     }
 
+    /// Whether the rest of the body has not arrived, and an attempt waits for it.
+    #[must_use]
+    pub fn is_awaited(&self) -> bool {
+        let state = self.lock();
+        !state.ended && state.is_awaited
+    }
+
     /// Returns the fault of the client, if any.
     #[must_use]
     pub fn fault(&self) -> Option<ClientFault> {
@@ -207,10 +217,13 @@ impl ReplayState {
         self.waiting.add(cx.waker());
         let all = Waker::from(Arc::clone(&self.waiting));
         let frame = match Pin::new(&mut self.source).poll_frame(&mut Context::from_waker(&all)) {
-            Poll::Pending => return self.poll_pause(&mut Context::from_waker(&all)),
+            Poll::Pending => {
+                self.is_awaited = true;
+                return self.poll_pause(&mut Context::from_waker(&all));
+            }
             Poll::Ready(frame) => frame,
         };
-        self.pause = None;
+        (self.pause, self.is_awaited) = (None, false);
         self.frames += 1;
         self.waiting.wake_others(cx.waker());
         let frame = match frame {

@@ -31,8 +31,8 @@ pub trait Service: Send + Sync {
     /// Returns the response to a malformed request.
     fn reject(&self, fault: Fault) -> (ResponseHead, Self::Body);
 
-    /// Counts a client that does not read its response.
-    fn count_write_timeout(&self);
+    /// The client does not read the response with this body within the write timeout.
+    fn write_timed_out(&self, body: &mut Self::Body);
 }
 
 /// Receives the interim responses to a request, except "100 Continue", which the proxy sends itself when it reads the

@@ -108,7 +108,7 @@ pub fn run(args: &ProxyArgs) -> u8 {
     if let Some(address) = running.admin() {
         tracing::info!(%address, "metrics, health and state");
     }
-    tracing::info!(seed, zone = running.zone(), "ready");
+    tracing::info!(%seed, zone = running.zone(), "ready");
     runtime.block_on(serve(args, &running, signals));
     let drain = running.drain();
     tracing::info!(?drain, "stopping: no new connections, requests in progress may end");

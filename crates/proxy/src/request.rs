@@ -518,8 +518,13 @@ fn respond_without_replica(
 ) -> ProxyResponse {
     let (status, error) = status_without_replica(why);
     let is_full = why == NoResponse::UpstreamFull;
-    let limit = NoResponse::RequestFailure(RequestFailure::Failed(Failure::ConnectionLimit));
-    let is_refused_by_leaf = trail.is_at_leaf && why == limit;
+    let is_refused = matches!(
+        why,
+        NoResponse::RequestFailure(RequestFailure::Failed(
+            Failure::ConnectionLimit | Failure::Unprocessed
+        ))
+    );
+    let is_refused_by_leaf = trail.is_at_leaf && is_refused;
     // The upstream does not count a rejected request.
     let upstream = Some(upstream).filter(|_| !is_full);
     record_own(worker, upstream, trail, (Some(status), Some(error)));

@@ -176,8 +176,21 @@ impl Completion {
         if whole {
             self.finish(now, AttemptEnd::Responded, None, self.status());
         } else {
+            self.warn_of_broken(now);
             let (end, error) = (AttemptEnd::Failed(Failure::Broken), Failure::Broken.name());
             self.finish(now, end, Some(error), ResponseClass::Incomplete);
+        }
+    }
+
+    fn warn_of_broken(&self, now: Instant) {
+        let attempts = self.trail.as_ref().map(|trail| &trail.attempts);
+        let attempt = attempts.and_then(|attempts| attempts.get(self.attempt.index()));
+        let replica = attempt.map(|attempt| &*attempt.replica.address);
+        let upstream = &self.driver.upstream;
+        if upstream.warns_of_broken_response(now) {
+            tracing::warn!(upstream = %upstream.name, replica, "a replica broke off its response; further ones within a minute are counted, and logged at level debug");
+        } else {
+            tracing::debug!(upstream = %upstream.name, replica, "a replica broke off its response");
         }
     }
 
@@ -296,6 +309,13 @@ impl From<BodyError> for http1::Error {
 }
 
 impl RelayedBody {
+    /// Ends the request before its response is complete, if it has not ended.
+    pub(crate) fn abandon(&mut self, error: &'static str) {
+        if let Self::Stream(streamed) = self {
+            streamed.completion.abandon(error);
+        }
+    }
+
     /// The body of a response. When it has ended, `ending` reports the end, and the permit of the leaf is freed.
     pub(crate) fn new(
         body: BufferedBody,

@@ -174,6 +174,11 @@ impl Exchange {
                         continue;
                     };
                     ready!(self.timer.poll_until(cx, at, self.now));
+                    if self.is_body_late() {
+                        // It is the client that is slow, and no replica.
+                        self.handle(Event::Abandoned);
+                        return Poll::Ready(Err(NoResponse::Client(ClientFault::Slow)));
+                    }
                     Event::Woke
                 }
             };
@@ -191,6 +196,17 @@ impl Exchange {
     /// Why the client's request body is incomplete for ever.
     fn body_fault(&self) -> Option<ClientFault> {
         self.outgoing.body.as_ref().and_then(|body| body.fault())
+    }
+
+    /// Whether the timeout has passed while the replica waits for the rest of the request body. The client of a gRPC call
+    /// may leave its stream open, and gets the status of its own deadline.
+    fn is_body_late(&self) -> bool {
+        let Outgoing { request, body, .. } = &self.outgoing;
+        let upstream = &self.driver.upstream;
+        let limit = request.time_limit(upstream.policy.timeout);
+        request.deadline.is_none()
+            && body.as_ref().is_some_and(|body| body.is_awaited())
+            && upstream.clock.now() >= self.trail.started + limit
     }
 
     /// Ends the request of a client that disconnected before a response. The request is counted and traced, because the

@@ -147,8 +147,9 @@ impl Service for Serving {
         reject(&self.worker, &self.client, fault)
     }
 
-    fn count_write_timeout(&self) {
+    fn write_timed_out(&self, body: &mut RelayedBody) {
         self.client.metrics.timed_out.add(&ClientTimeout::Write, 1);
+        body.abandon("client_slow");
     }
 }
 

@@ -4,10 +4,13 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
 use tokio::signal::unix::{Signal, SignalKind, signal};
-use tokio::time::Interval;
+use tokio::time::{Instant, Interval};
 
 /// The interval of checks whether the configuration file has changed.
 const CHECK_EVERY: Duration = Duration::from_secs(1);
+
+/// Minimum time between two reloads. Each begins a writer of the access log, which needs a while to write its first lines.
+const RELOAD_EVERY: Duration = Duration::from_millis(500);
 
 /// SIGINT (Ctrl-C) and SIGTERM.
 #[derive(Debug)]
@@ -48,6 +51,8 @@ pub struct ReloadSignal {
     file: Option<PathBuf>,
     /// The modification time and the length of the file, which change when it is written.
     seen: Option<(SystemTime, u64)>,
+    /// The earliest time of the next reload. Signals until then are one.
+    next: Instant,
 }
 
 impl ReloadSignal {
@@ -58,11 +63,13 @@ impl ReloadSignal {
     pub fn new(file: Option<&Path>) -> io::Result<Self> {
         let hang_up = signal(SignalKind::hangup())?;
         let check = tokio::time::interval(CHECK_EVERY);
-        Ok(Self { hang_up, check, file: file.map(Path::to_owned), seen: file.and_then(stamp) })
+        let (seen, next) = (file.and_then(stamp), Instant::now());
+        Ok(Self { hang_up, check, file: file.map(Path::to_owned), seen, next })
     }
 
     /// Waits until the configuration must be read again.
     pub async fn received(&mut self) {
+        tokio::time::sleep_until(self.next).await;
         loop {
             let is_hang_up = tokio::select! {
                 _ = self.hang_up.recv() => true,
@@ -71,6 +78,7 @@ impl ReloadSignal {
             let now = self.file.as_deref().and_then(stamp);
             let has_changed = std::mem::replace(&mut self.seen, now) != now;
             if is_hang_up || has_changed {
+                self.next = Instant::now() + RELOAD_EVERY;
                 return;
             }
         }

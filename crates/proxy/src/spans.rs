@@ -191,12 +191,13 @@ impl SpanSink {
         }
     }
 
-    /// Counts all remaining spans as undelivered, because none will be sent any more.
-    fn abandon(&self) {
+    /// Counts all remaining spans as undelivered, because none will be sent any more; returns their number.
+    fn abandon(&self) -> u64 {
         let left = std::mem::take(&mut *lock(&self.waiting)).spans;
         let unwritten: u64 =
             self.shards.iter().map(|shard| std::mem::take(&mut lock(shard).chunk).spans).sum();
         self.counters.undelivered.add(left + unwritten);
+        left + unwritten
     }
 }
 

@@ -148,7 +148,7 @@ impl Server {
                 }
                 SendOutcome::Broken => return None,
                 SendOutcome::TimedOut => {
-                    service.count_write_timeout();
+                    service.write_timed_out(&mut body);
                     return None;
                 }
             }

@@ -54,7 +54,7 @@ impl Drop for ReadHandle {
 #[derive(Debug)]
 pub(super) struct BodySender<B> {
     pub(super) stream: SendHandle,
-    body: B,
+    pub(super) body: B,
     /// A piece that waits for room.
     piece: Bytes,
     /// Whether the stream ends with the piece.

@@ -231,7 +231,7 @@ impl<S: Service> Exchange<S> {
                 sender.reset(ErrorCode::INTERNAL_ERROR);
             }
             None => {
-                service.count_write_timeout();
+                service.write_timed_out(&mut sender.body);
                 tracing::debug!(
                     "stream reset: the client did not read the response within limits.write_timeout"
                 );

@@ -128,7 +128,7 @@ impl core::fmt::Display for Failure {
             Self::NotSent => "was not executed",
             Self::ConnectionLimit => "was rejected by a limit of connections",
             Self::Unprocessed => "was not processed by the server",
-            Self::Broken => "broke off without a response",
+            Self::Broken => "no complete and valid response",
             Self::BadResponse => "got a bad response",
             Self::Refused => "was refused for lack of room",
             Self::TwinLost => "was dropped for a twin that failed",

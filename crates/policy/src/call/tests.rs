@@ -272,7 +272,7 @@ fn failures_are_retried_until_the_retries_are_spent() {
                 first (first attempt)
         1 ms: Failed { attempt: AttemptId(0), failure: Broken }
             Send { attempt: AttemptId(1), replica: ReplicaId(1), choice: Turn, class: Interactive, tie: None }
-                retry (retry 1 after 0 ns: broke off without a response)
+                retry (retry 1 after 0 ns: no complete and valid response)
         2 ms: Failed { attempt: AttemptId(1), failure: NotSent }
         9.661 ms: Woke
             Send { attempt: AttemptId(2), replica: ReplicaId(0), choice: Turn, class: Interactive, tie: None }
@@ -404,7 +404,7 @@ fn an_overdue_attempt_is_followed_by_one_to_a_replica_that_failed_before() {
                 first (first attempt)
         1 ms: Failed { attempt: AttemptId(0), failure: Broken }
             Send { attempt: AttemptId(1), replica: ReplicaId(1), choice: Turn, class: Interactive, tie: None }
-                retry (retry 1 after 0 ns: broke off without a response)
+                retry (retry 1 after 0 ns: no complete and valid response)
         900.678 ms: Woke
             Send { attempt: AttemptId(2), replica: ReplicaId(0), choice: Turn, class: Batch, tie: None }
                 overdue (no response for 899.678 ms; overdue after 899.678 ms)
@@ -568,7 +568,7 @@ fn a_dropped_copy_is_sent_again_when_the_twin_that_started_is_lost() {
         2 ms: Responded { attempt: AttemptId(1), outcome: TwinStarted }
         3 ms: Failed { attempt: AttemptId(0), failure: Broken }
             Send { attempt: AttemptId(2), replica: ReplicaId(2), choice: Turn, class: Interactive, tie: None }
-                tie_started_lost (dropped copy again: its twin broke off without a response)
+                tie_started_lost (dropped copy again: its twin no complete and valid response)
         4 ms: Responded { attempt: AttemptId(2), outcome: Good }
             Respond { attempt: AttemptId(2) }
                 first_good (first good response)

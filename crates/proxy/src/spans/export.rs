@@ -132,7 +132,11 @@ impl Export {
             let rest = async { while self.send_all().await {} };
             timeout_at(deadline, rest).await.ok();
         }
-        sink.abandon();
+        let spans = sink.abandon();
+        if spans > 0 {
+            let endpoint = self.receiver.endpoint();
+            tracing::warn!(endpoint, spans, "the exporter stops: spans are dropped");
+        }
     }
 
     /// Sends everything written so far; returns whether there was anything.

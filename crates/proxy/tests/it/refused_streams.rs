@@ -27,7 +27,7 @@ const STATUS_200: [u8; 1] = [0x88];
 const LONG_BYTES: usize = 1 << 20;
 
 #[derive(Clone, Copy, PartialEq)]
-enum Refusing {
+pub(crate) enum Refusing {
     /// As nginx with `keepalive_requests`: the last stream that it processes ends the connection.
     ByGoAway,
     /// The first stream, with `REFUSED_STREAM`, at the end of its request.
@@ -61,7 +61,7 @@ impl Record {
     }
 }
 
-struct RefusingReplica {
+pub(crate) struct RefusingReplica {
     address: SocketAddr,
     record: Arc<Record>,
     accepting: JoinHandle<()>,
@@ -74,7 +74,7 @@ impl Drop for RefusingReplica {
 }
 
 impl RefusingReplica {
-    async fn start(refusing: Refusing) -> Self {
+    pub(crate) async fn start(refusing: Refusing) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").await.expect("loopback");
         let address = listener.local_addr().expect("it is bound");
         let record = Arc::<Record>::default();
@@ -92,6 +92,10 @@ impl RefusingReplica {
             }
         });
         Self { address, record: kept, accepting }
+    }
+
+    pub(crate) const fn address(&self) -> SocketAddr {
+        self.address
     }
 
     fn processed(&self) -> usize {

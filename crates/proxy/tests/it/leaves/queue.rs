@@ -3,8 +3,10 @@
 use super::{Gated, ask, order};
 use crate::client::Client;
 use crate::deadline::run;
-use crate::proxy::Setup;
+use crate::proxy::{Proxy, Setup};
+use crate::refused_streams::{Refusing, RefusingReplica};
 use crate::wire::Wire;
+use curtail_proxy::Options;
 use http::{HeaderValue, StatusCode, Version};
 use tokio::task::JoinHandle;
 
@@ -224,6 +226,28 @@ fn what_roots_and_leaves_say_to_each_other_is_not_taken_from_clients() {
             0,
             "a client's tie was taken"
         );
+    });
+}
+
+#[test]
+fn a_leaf_whose_server_refuses_streams_refuses_and_is_not_ejected() {
+    run(async {
+        let server = RefusingReplica::start(Refusing::EachStream).await;
+        let (address, connect) = (server.address(), "connect: {protocol: http2}");
+        let leaf = format!(
+            "leaves: [{{address: \"127.0.0.1:0\", server: \"http://{address}\", {connect}}}]\n\
+             admin: {{address: \"127.0.0.1:0\"}}\n"
+        );
+        let leaf = Proxy::start(&leaf, &Options { seed: 7, ..Options::default() });
+        let root = Setup::before(&[leaf.listener("leaf")]).upstream("retry: false").start();
+        let mut client = Client::connect(root.address(), Version::HTTP_11).await;
+        for _ in 0..10 {
+            assert_eq!(client.get("/").await.error(), Some("unprocessed"));
+        }
+        let metrics = root.metrics().await;
+        let responded = "curtail_attempts_responded_total";
+        assert_eq!(metrics.sum(responded, &[("outcome", "refused")]), 10, "{metrics}");
+        assert_eq!(metrics.sum("curtail_replica_ejections_total", &[]), 0, "{metrics}");
     });
 }
 

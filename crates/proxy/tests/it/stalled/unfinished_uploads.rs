@@ -80,6 +80,25 @@ fn complete_requests_are_served_beside_uploads_that_do_not_end() {
 }
 
 #[test]
+fn an_upload_that_outlasts_the_timeout_ejects_no_replica() {
+    run(async {
+        let (replica, _) = start().await;
+        let proxy = Setup::before(&[replica.address()])
+            .workers(1)
+            .upstream("hedge: false\nretry: false\ntimeout: 300ms")
+            .start();
+        for _ in 0..5 {
+            let mut wire = begin(&proxy, &format!("content-length: {LONG}"), "x").await;
+            let response = wire.response().await;
+            let found = (response.head.status(), response.head.get("curtail-error"));
+            assert_eq!(found, (408, Some("client_slow")));
+        }
+        let metrics = proxy.metrics().await;
+        assert_eq!(metrics.sum("curtail_replica_ejections_total", &[]), 0, "{metrics}");
+    });
+}
+
+#[test]
 fn a_body_that_waits_in_the_replay_buffer_has_the_body_timeout() {
     run(async {
         let replica = RawReplica::start(|mut wire, _, _| async move {

@@ -1,7 +1,9 @@
 //! Clients that do not read the response: they are cut off, and their resources are freed.
 
+use crate::access_log::{lines_after, logging};
 use crate::client::Client;
 use crate::deadline::run;
+use crate::directory::Directory;
 use crate::frames::{
     DATA, END_HEADERS, END_STREAM, Frames, HEADERS, RST_STREAM, SETTINGS, WINDOW_UPDATE, request,
 };
@@ -72,6 +74,33 @@ fn unread_http_2_streams_are_reset_and_free_their_connections() {
         }
         assert_eq!(heads, 20);
         until_cut_off(&proxy, 20).await;
+    });
+}
+
+#[test]
+fn the_access_log_tells_a_slow_client_from_one_that_left() {
+    run(async {
+        let replica = endless().await;
+        let directory = Directory::new();
+        let file = directory.path("access.log");
+        let setup = Setup::before(&[replica.address()]).top("limits: {write_timeout: 300ms}");
+        let proxy = logging(&setup, &file, "").start();
+        let mut frames = Frames::connect(proxy.address()).await;
+        // SETTINGS_INITIAL_WINDOW_SIZE is zero.
+        frames.send(SETTINGS, 0, 0, &[0, 4, 0, 0, 0, 0]).await;
+        frames.send(HEADERS, WHOLE, 1, &request("GET", "/http2")).await;
+        let mut wire = Wire::connect(proxy.address()).await;
+        wire.send("GET /http1 HTTP/1.1\r\nhost: h\r\n\r\n").await;
+        wire.read_head().await.expect("held").expect("a response");
+        for line in lines_after(&proxy, 2, &file).await {
+            assert_eq!(line["error"], "client_slow", "{line}");
+        }
+        let mut leaving = Wire::connect(proxy.address()).await;
+        leaving.send("GET /left HTTP/1.1\r\nhost: h\r\n\r\n").await;
+        leaving.read_head().await.expect("held").expect("a response");
+        drop(leaving);
+        let line = lines_after(&proxy, 3, &file).await.remove(2);
+        assert_eq!(line["error"], "client_gone", "{line}");
     });
 }
 
