@@ -1,6 +1,6 @@
 //! Clients that do not read the response: they are cut off, and their resources are freed.
 
-use crate::access_log::{lines_after, logging};
+use crate::access_log::lines_after;
 use crate::client::Client;
 use crate::deadline::run;
 use crate::directory::Directory;
@@ -83,8 +83,9 @@ fn the_access_log_tells_a_slow_client_from_one_that_left() {
         let replica = endless().await;
         let directory = Directory::new();
         let file = directory.path("access.log");
-        let setup = Setup::before(&[replica.address()]).top("limits: {write_timeout: 300ms}");
-        let proxy = logging(&setup, &file, "").start();
+        let log = file.display();
+        let keys = format!("limits: {{write_timeout: 300ms}}\naccess_log: {{file: {log}}}");
+        let proxy = Setup::before(&[replica.address()]).top(&keys).start();
         let mut frames = Frames::connect(proxy.address()).await;
         // SETTINGS_INITIAL_WINDOW_SIZE is zero.
         frames.send(SETTINGS, 0, 0, &[0, 4, 0, 0, 0, 0]).await;
