@@ -277,7 +277,7 @@ pub struct ReplayReader {
     id: u32,
     next: usize,
     done: bool,
-    /// Counts the attempt among those that wait for the rest of their body.
+    /// Counts the attempt while it waits for the rest of its body.
     unfinished: Option<GaugeGuard>,
 }
 

@@ -3,11 +3,11 @@
 //! **Decides** when an attempt is overdue, whether a further attempt follows a failed or overdue one, and after which
 //! backoff.
 //! **Inputs**: failures of attempts; a quantile of the upstream's recent latencies.
-//! **Limits**: at most [`RetryConfig::retries_max`] retries for one request, paid from the [`crate::budget`]. Two
-//! retries are free: of an attempt that provably was not executed ([`crate::Failure::NotSent`],
-//! [`crate::Failure::Unprocessed`]), and of a copy that a
-//! leaf dropped and whose twin failed ([`crate::Failure::TwinLost`]). A retry goes to an untried
-//! replica without a backoff, and to any replica after a backoff when all were tried.
+//! **Limits**: at most [`RetryConfig::retries_max`] retries for one request, paid from the [`crate::budget`]. These
+//! retries are free: of an attempt that provably has caused no load ([`crate::Failure::NotSent`],
+//! [`crate::Failure::Unprocessed`], [`crate::Failure::ConnectionLimit`]), and of a copy that a leaf dropped and whose twin
+//! failed ([`crate::Failure::TwinLost`]). A retry goes to an untried replica without a backoff, and to any replica after a
+//! backoff when all were tried.
 //! **Invariants** `repeat-only-if-safe`: a request that a server may have executed is sent again only if it is
 //! repeatable. If it is not repeatable, its client gets no refusal, because a refusal states that nothing was executed.
 //! `slow-is-not-cancelled`: an overdue attempt stays in the race with the next one.

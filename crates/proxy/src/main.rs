@@ -18,7 +18,7 @@ struct Cli {
 }
 
 fn main() -> ExitCode {
-    // The allocator asks for them, and they would double the memory of a small proxy. An old kernel may refuse.
+    // The allocator asks for huge pages, which take more memory than a small proxy needs. An old kernel may refuse.
     let _refused = rustix::thread::disable_transparent_huge_pages(true);
     let args = Cli::parse().proxy;
     if let Err(error) = log_service() {
