@@ -1,8 +1,9 @@
 """Measures the latency that Curtail adds relative to HAProxy: `curtail bench compare`, in interleaved blocks.
 
 Both proxies run at once on the same core; only one has load at a time. Either they have core 0 alone, or they share core 1
-with replicas and generator. The two blocks of a pair send the same requests at the same times after their start, so a
-disturbance longer than a block affects both. Each printed percentile has a confidence interval.
+with replicas and generator. On core 0, proxies, replicas and generator have real-time priority (if that is possible), so
+that no other process delays them. The two blocks of a pair send the same requests at the same times after their start, so
+a disturbance longer than a block affects both. Each printed percentile has a confidence interval.
 """
 
 import contextlib
@@ -29,9 +30,10 @@ PLACEMENTS = {"own core": PROXY_CORE, "shared core": LOAD_CORE}
 GRACE_S = 120
 
 
-def measure(plan, scratch, sink, no_build, print_line):
-    """Returns the output and the command of `curtail bench compare`, by features, placement and protocol. The replicas
-    must be running."""
+def measure(plan, scratch, nginx, no_build, print_line):
+    """Returns the output and the command of `curtail bench compare`, by features, placement and protocol. `nginx`: the
+    running replicas and the sink of the spans."""
+    servers, sink = nginx
     program = existing_curtail() if no_build else build_server()
     results = {}
     for features, (has_log, name, keys) in FEATURES.items():
@@ -44,10 +46,13 @@ def measure(plan, scratch, sink, no_build, print_line):
             curtail = running.enter_context(ServerProcess(name, command, PROXY_CORE, PORTS.values(), log))
             for placement, core in PLACEMENTS.items():
                 place([base, curtail], receivers, core)
+                is_alone = core == PROXY_CORE
+                for process in (base, curtail, servers):
+                    process.set_real_time(is_alone)
                 for protocol in load.PROTOCOLS:
                     title = f"{protocol}, {features}, {placement}"
                     print_line(f"added latency, {title}: {2 * plan.compared_blocks} blocks of {plan.compared_s} s")
-                    results[title] = compare(plan, program, protocol)
+                    results[title] = compare(plan, program, protocol, is_alone)
         if has_log and int((scratch / "lines.log").read_text()) == 0:
             raise load.LoadError("HAProxy sent no line of its access log")
     return results
@@ -74,11 +79,12 @@ def start_haproxy(running, scratch, has_log, sink):
     return running.enter_context(ServerProcess(BASE, command, PROXY_CORE, peers.PROXY_PORTS.values(), log)), receivers
 
 
-def compare(plan, program, protocol):
+def compare(plan, program, protocol, is_real_time):
     """Compares HAProxy (A) with Curtail (B)."""
     command = [program, "bench", "compare", load.url(protocol, peers.PROXY_PORTS[protocol])]
     command += [load.url(protocol, PORTS[protocol]), "--protocol", protocol, "--rate", plan.compared_rate]
     command += ["--blocks", plan.compared_blocks, "--for", f"{plan.compared_s}s", "--warm-up", "1s", "--threads", 1]
+    command = processes.at_real_time(command) if is_real_time else command
     generator = processes.spawn(command, LOAD_CORE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
     try:
         output, errors = generator.communicate(timeout=2 * plan.compared_blocks * (plan.compared_s + 1) + GRACE_S)

@@ -41,7 +41,7 @@ class Plan:
     # For the measurement of added latency. Latencies of a virtual machine drift from second to second, so blocks are short:
     # both proxies of a pair see the same drift. In shorter ones, more than 1 % of the requests would open a connection.
     compared_rate: int = 2500
-    compared_blocks: int = 60
+    compared_blocks: int = 100
     compared_s: int = 1
 
 
@@ -65,7 +65,7 @@ class Bench:
 
 def measure(plan, peer_names, print_line, measure_latency):
     """Runs the plan. Returns blocks and visits as plain values for JSON, the peers, and the result of
-    `measure_latency`, which gets the scratch folder and the sink, and runs last, while the replicas still run."""
+    `measure_latency`, which gets the scratch folder, the replicas and the sink, and runs last, while the replicas still run."""
     scratch = Path(tempfile.mkdtemp(prefix="curtail-bench-"))
     # If root starts nginx, its worker writes as another user.
     scratch.chmod(0o755)
@@ -78,7 +78,7 @@ def measure(plan, peer_names, print_line, measure_latency):
             start_nginx("sink", PROXY_CORE, peers.SINK_PORTS, scratch, processes.ELSEWHERE) as sink,
         ):
             bench = Bench(plan, servers, sink, [peers.PEERS[name](scratch / "nginx") for name in peer_names], scratch)
-            return run_rounds(bench, print_line), bench.peers, measure_latency(scratch, sink)
+            return run_rounds(bench, print_line), bench.peers, measure_latency(scratch, servers, sink)
     finally:
         shutil.rmtree(scratch)
 

@@ -130,6 +130,14 @@ class ServerProcess:
             for task in Path(f"/proc/{pid}/task").iterdir():
                 os.sched_setaffinity(int(task.name), {core})
 
+    def set_real_time(self, is_on):
+        """Moves every thread of the process tree to real-time priority, if that is possible, or back."""
+        if can_run_at_real_time():
+            policy, priority = (os.SCHED_FIFO, 1) if is_on else (os.SCHED_OTHER, 0)
+            for pid in list_process_tree(self.process.pid):
+                for task in Path(f"/proc/{pid}/task").iterdir():
+                    os.sched_setscheduler(int(task.name), policy, os.sched_param(priority))
+
     def cost(self):
         """The cost of the process tree since its start."""
         return sum_costs(read_cost(pid) for pid in list_process_tree(self.process.pid))

@@ -88,6 +88,14 @@ class ServerProcessTest(unittest.TestCase):
             for pid in processes.list_process_tree(server.process.pid):
                 self.assertEqual(os.sched_getaffinity(pid), {core})
 
+    @unittest.skipUnless(processes.can_run_at_real_time(), "needs root or CAP_SYS_NICE")
+    def test_real_time_priority_is_for_every_process_of_the_tree(self):
+        with self.start(SERVE, free_port()) as server:
+            for is_on, policy in ((True, os.SCHED_FIFO), (False, os.SCHED_OTHER)):
+                server.set_real_time(is_on)
+                for pid in processes.list_process_tree(server.process.pid):
+                    self.assertEqual(os.sched_getscheduler(pid), policy)
+
     def test_the_error_of_a_failed_start_shows_the_output(self):
         with self.assertRaisesRegex(processes.StartError, "no such luck"):
             self.start("import sys; sys.exit('no such luck')", free_port())
