@@ -5,6 +5,8 @@ use curtail_units::Duration;
 
 /// `curtail-leaf` of a request that the leaf has no room for; its server has not seen the request.
 pub(crate) const LEAF_REFUSED: &[u8] = b"refused";
+/// `curtail-leaf` of a request that the leaf could not send to its server.
+pub(crate) const LEAF_NOT_SENT: &[u8] = b"not-sent";
 /// `curtail-leaf` of a copy that the leaf has dropped, because its twin has started.
 pub(crate) const LEAF_TWIN_STARTED: &[u8] = b"twin-started";
 

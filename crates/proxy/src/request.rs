@@ -5,7 +5,7 @@ use crate::driver::Upstream;
 use crate::fan_out::{self, FanOut};
 use crate::holdout::{self, Draw};
 use crate::leaf::{Admission, Leaf, LeafPermit, TWIN_STARTED_PATH};
-use crate::leaf_headers::{LEAF_REFUSED, LEAF_TWIN_STARTED};
+use crate::leaf_headers::{LEAF_NOT_SENT, LEAF_REFUSED, LEAF_TWIN_STARTED};
 use crate::metrics::{ClientTimeout, ResponseClass};
 use crate::response::{Completion, IdleTimeout, RelayedBody};
 use crate::root::{self, NoResponse, Outgoing};
@@ -518,13 +518,7 @@ fn respond_without_replica(
 ) -> ProxyResponse {
     let (status, error) = status_without_replica(why);
     let is_full = why == NoResponse::UpstreamFull;
-    let is_refused = matches!(
-        why,
-        NoResponse::RequestFailure(RequestFailure::Failed(
-            Failure::ConnectionLimit | Failure::Unprocessed
-        ))
-    );
-    let is_refused_by_leaf = trail.is_at_leaf && is_refused;
+    let leaf_header = if trail.is_at_leaf { leaf_header(why) } else { None };
     // The upstream does not count a rejected request.
     let upstream = Some(upstream).filter(|_| !is_full);
     record_own(worker, upstream, trail, (Some(status), Some(error)));
@@ -533,11 +527,22 @@ fn respond_without_replica(
         // The smallest time: a request in flight may end at any moment.
         head.fields.append(b"retry-after", b"1");
     }
-    if is_refused_by_leaf {
-        // The root does not count it against the leaf: its server has not seen the request.
-        head.fields.push(Known::CurtailLeaf, LEAF_REFUSED);
+    if let Some(value) = leaf_header {
+        head.fields.push(Known::CurtailLeaf, value);
     }
     (head, body)
+}
+
+/// The value of `curtail-leaf` if the server of the leaf has not executed the request.
+const fn leaf_header(why: NoResponse) -> Option<&'static [u8]> {
+    match why {
+        NoResponse::RequestFailure(RequestFailure::Failed(Failure::NotSent)) => Some(LEAF_NOT_SENT),
+        // The root does not count a refusal against the replica.
+        NoResponse::RequestFailure(RequestFailure::Failed(
+            Failure::ConnectionLimit | Failure::Unprocessed,
+        )) => Some(LEAF_REFUSED),
+        NoResponse::RequestFailure(_) | NoResponse::UpstreamFull | NoResponse::Client(_) => None,
+    }
 }
 
 /// The status and the error of a request without a response from a replica.

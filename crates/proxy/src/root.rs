@@ -7,7 +7,7 @@ mod straight;
 
 use crate::config::FAILED_STATUSES;
 use crate::driver::{Driver, Effects, Upstream, UpstreamFull};
-use crate::leaf_headers::LEAF_TWIN_STARTED;
+use crate::leaf_headers::{LEAF_NOT_SENT, LEAF_TWIN_STARTED};
 use crate::metrics::ResponseClass;
 use crate::replica::Replica;
 use crate::response::{BufferedResponse, WinningResponse, take_small};
@@ -254,6 +254,11 @@ impl Exchange {
             self.trail.connected(attempt, phases);
         }
         match result.response {
+            Ok(response) if response.head.fields.get(Known::CurtailLeaf) == Some(LEAF_NOT_SENT) => {
+                // Without the leaf, this would be a failed connection.
+                self.trail.responded(attempt, now, response.head.status);
+                self.attempt_failed(index, now, Failure::NotSent)
+            }
             Ok(response) => {
                 let outcome = self.outgoing.outcome(&response);
                 if outcome == Outcome::TwinStarted {
@@ -289,11 +294,16 @@ impl Exchange {
                     ExchangeErrorKind::Unprocessed => Failure::Unprocessed,
                     ExchangeErrorKind::Broken => Failure::Broken,
                 };
-                self.trail.attempt_ended(attempt, now, AttemptEnd::Failed(failure));
-                self.attempts[index] = Attempt::Gone;
-                Event::Failed { attempt, failure }
+                self.attempt_failed(index, now, failure)
             }
         }
+    }
+
+    fn attempt_failed(&mut self, index: usize, now: Instant, failure: Failure) -> Event {
+        let attempt = attempt_id(index);
+        self.trail.attempt_ended(attempt, now, AttemptEnd::Failed(failure));
+        self.attempts[index] = Attempt::Gone;
+        Event::Failed { attempt, failure }
     }
 
     fn carry_out(&mut self, now: Instant, effects: &mut Effects) -> Option<Ended> {

@@ -1,13 +1,17 @@
 //! One leaf: its load, the order of its queue, and its bound.
 
 use super::{Gated, ask, order};
+use crate::access_log::{lines_after, logging};
 use crate::client::Client;
 use crate::deadline::run;
+use crate::directory::Directory;
 use crate::proxy::{Proxy, Setup};
 use crate::refused_streams::{Refusing, RefusingReplica};
+use crate::replica::{Replica, Speaks};
 use crate::wire::Wire;
 use curtail_proxy::Options;
 use http::{HeaderValue, StatusCode, Version};
+use serde_json::json;
 use tokio::task::JoinHandle;
 
 #[test]
@@ -226,6 +230,71 @@ fn what_roots_and_leaves_say_to_each_other_is_not_taken_from_clients() {
             0,
             "a client's tie was taken"
         );
+    });
+}
+
+/// A leaf whose server does not listen.
+async fn leaf_without_server() -> Proxy {
+    let server = Replica::responding(Speaks::Http1, "").await.address();
+    Proxy::of_leaves(&[format!(
+        "{{name: leaf, address: \"127.0.0.1:0\", server: \"http://{server}\"}}"
+    )])
+}
+
+#[test]
+fn what_a_leaf_cannot_send_to_its_server_another_leaf_takes() {
+    run(async {
+        let (down, free) = (leaf_without_server().await, Gated::start("free", "").await);
+        let root = Setup::before(&[down.listener("leaf"), free.address()])
+            .upstream("balance: round_robin\nhedge: false")
+            .start();
+        let mut client = Client::connect(root.address(), Version::HTTP_11).await;
+        for _ in 0..6 {
+            free.respond_once();
+            let response = client.send(client.request("POST", "/")).await;
+            assert_eq!(
+                (response.status, &*response.body),
+                (StatusCode::OK, &b"free"[..]),
+                "{response:?}"
+            );
+        }
+        let metrics = root.metrics().await;
+        let not_sent = [("failure", "not_sent")];
+        assert!(metrics.sum("curtail_attempts_failed_total", &not_sent) > 0, "{metrics}");
+    });
+}
+
+#[test]
+fn a_leaf_that_cannot_reach_its_server_is_ejected_as_the_server_would_be() {
+    run(async {
+        let down = leaf_without_server().await;
+        let directory = Directory::new();
+        let file = directory.path("access.log");
+        let setup = Setup::before(&[down.listener("leaf")]).upstream("retry: false");
+        let root = logging(&setup, &file, "").start();
+        let mut client = Client::connect(root.address(), Version::HTTP_11).await;
+        for _ in 0..3 {
+            let response = client.get("/").await;
+            assert_eq!(response.status, StatusCode::SERVICE_UNAVAILABLE);
+            assert_eq!(
+                (response.error(), response.get("curtail-leaf")),
+                (Some("not_sent"), None),
+                "{response:?}"
+            );
+        }
+        for line in lines_after(&root, 3, &file).await {
+            let attempt = &line["attempts"][0];
+            let outcome = (&attempt["outcome"], &attempt["outcome_reason"], &attempt["status"]);
+            assert_eq!(outcome, (&json!("failed"), &json!("not_sent"), &json!(503)), "{line}");
+        }
+        let metrics = root.metrics().await;
+        for (name, label, count) in [
+            ("curtail_attempts_failed_total", ("failure", "not_sent"), 3),
+            ("curtail_attempts_responded_total", ("outcome", "bad"), 0),
+            ("curtail_replica_ejections_total", ("reason", "not_sent"), 1),
+        ] {
+            assert_eq!(metrics.sum(name, &[label]), count, "{name}: {metrics}");
+        }
     });
 }
 
