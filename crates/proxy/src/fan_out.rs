@@ -9,6 +9,7 @@
 
 mod call;
 mod merge;
+mod missing;
 
 use crate::config::{FanOutConfig, FanOutTo, Merge};
 use crate::driver::Upstream;
@@ -22,7 +23,7 @@ use crate::response::RelayedBody;
 use crate::root::Outgoing;
 use crate::spans::prepared::PreparedRoute;
 use crate::switchback::Switchback;
-use crate::trail::{CallsCancelled, Destination, Trail};
+use crate::trail::{Destination, FanOutTrail, SharedCalls, Trail};
 use crate::worker::Worker;
 use call::{CallError, ResponseBuffer, ShardResponse, TOO_LARGE};
 use curtail_http::forwarding;
@@ -34,12 +35,11 @@ use curtail_policy::{
 };
 use curtail_units::{Instant, Ratio};
 use http::{Method, StatusCode};
+use missing::{DEADLINE, MissingShards};
 use std::cmp::Ordering;
 use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
 use tokio::task::{JoinError, JoinSet};
-
-/// Maximum number of failed shards or replicas that a response names.
-const NAMES_MAX: usize = 20;
 
 /// Request headers that ask for one form of a response. A merged response has none of these forms.
 const FORM_HEADERS: [&[u8]; 7] = [
@@ -158,7 +158,7 @@ struct FanOutRequest {
     /// The number of the request in the journal.
     number: u64,
     calls: JoinSet<(CallId, CallResult)>,
-    calls_cancelled: Arc<CallsCancelled>,
+    shared_calls: Arc<SharedCalls>,
     /// The number of calls that have started.
     started: u32,
     /// The results of the calls, by number.
@@ -202,7 +202,7 @@ impl FanOutRequest {
             gather: Gather::new(config.rule.of(calls)),
             number: 0,
             calls: JoinSet::new(),
-            calls_cancelled: Arc::default(),
+            shared_calls: Arc::default(),
             started: 0,
             results: (0..count).map(|_| None).collect(),
             first_failed: None,
@@ -282,7 +282,7 @@ impl FanOutRequest {
         // All open calls are abandoned at once: their set is dropped with the request.
         let is_cancel = |effect| matches!(effect, GatherEffect::AbandonCall { .. });
         if let Some(Decided { reason, .. }) = effects.iter().find(|d| is_cancel(d.effect)) {
-            self.calls_cancelled.get_or_init(|| (now, *reason));
+            self.shared_calls.cancelled.get_or_init(|| (now, *reason));
         }
         Some(effects)
     }
@@ -331,7 +331,7 @@ impl FanOutRequest {
         let (head, client) = (Arc::clone(&trail.request_head), Arc::clone(&trail.client));
         let mut trail = Box::new(Trail::new(context, now, head, client));
         trail.is_call = true;
-        trail.calls_cancelled = Some(Arc::clone(&self.calls_cancelled));
+        trail.shared_calls = Some(Arc::clone(&self.shared_calls));
         trail.is_repeatable = self.outgoing.request.repeatable;
         trail.draw = self.trail.as_ref().and_then(|trail| trail.draw);
         let (route, class) = (Arc::clone(&shard.route), self.outgoing.request.class);
@@ -388,29 +388,33 @@ impl FanOutRequest {
 
     fn response(&mut self, outcome: GatherOutcome) -> ProxyResponse {
         let (succeeded, calls) = (self.succeeded(), self.results.len());
+        let mut missing = self.missing(outcome == GatherOutcome::Partial);
         let (result, (mut head, body), error) = match outcome {
             GatherOutcome::Complete => (FanOutResult::Complete, self.merged(), None),
             GatherOutcome::Partial if succeeded > 0 => (FanOutResult::Partial, self.merged(), None),
             GatherOutcome::Partial => {
-                let (status, error) = (StatusCode::GATEWAY_TIMEOUT, "deadline");
-                (FanOutResult::Failed, own(status, error, ""), Some(error))
+                let response = self.own(StatusCode::GATEWAY_TIMEOUT, DEADLINE, missing.detail());
+                (FanOutResult::Failed, response, Some(DEADLINE))
             }
             GatherOutcome::Failed => self.failed(),
         };
+        if error.is_some() && head.status.is_client_error() {
+            // The request is at fault, and no shard.
+            missing = MissingShards::default();
+        }
         let header = format!("curtail-{}", self.fan_out.config.to.noun());
         let failed_header = format!("{header}-failed");
         // A shard may be a fan-out of another proxy.
         head.fields.remove_named(header.as_bytes());
         head.fields.remove_named(failed_header.as_bytes());
         head.fields.append(header.as_bytes(), format!("{succeeded}/{calls}").as_bytes());
-        let failed = self.failed_names();
-        if !failed.is_empty() {
-            head.fields.append(failed_header.as_bytes(), failed.as_bytes());
+        if let Some(names) = missing.names() {
+            head.fields.append(failed_header.as_bytes(), names.as_bytes());
         }
         if let (Some(trail), RelayedBody::Whole(body), None) = (&mut self.trail, &body, error) {
             trail.response_body(body.len());
         }
-        self.end(result, (Some(head.status), error));
+        self.end(result, (Some(head.status), error), &missing);
         (head, body)
     }
 
@@ -453,18 +457,21 @@ impl FanOutRequest {
         let detail = first.zip(error).filter(|_| name == failed).and_then(|(call, error)| {
             Some(format!("{}: {}", self.call_name(call)?, error.name).into_boxed_str())
         });
-        let response = own(status, name, detail.as_deref().unwrap_or_default());
+        (result, self.own(status, name, detail), Some(name))
+    }
+
+    /// A response of the proxy itself, whose detail the access log and the span have, too.
+    fn own(
+        &mut self,
+        status: StatusCode,
+        error: &'static str,
+        detail: Option<Box<str>>,
+    ) -> ProxyResponse {
+        let response = own(status, error, detail.as_deref().unwrap_or_default());
         if let Some(trail) = &mut self.trail {
             trail.error_detail = detail;
         }
-        (result, response, Some(name))
-    }
-
-    fn failed_names(&self) -> String {
-        let results = self.results.iter().enumerate();
-        let failed = results.filter(|(_, result)| matches!(result, Some(Err(_))));
-        let names = failed.filter_map(|(call, _)| self.call_name(call));
-        names.take(NAMES_MAX).collect::<Vec<_>>().join(", ")
+        response
     }
 
     /// The name of the shard or replica of a call.
@@ -480,15 +487,23 @@ impl FanOutRequest {
     }
 
     /// Records the end of the request, once.
-    fn end(&mut self, result: FanOutResult, end: (Option<StatusCode>, Option<&'static str>)) {
+    fn end(
+        &mut self,
+        result: FanOutResult,
+        end: (Option<StatusCode>, Option<&'static str>),
+        missing: &MissingShards,
+    ) {
         let Some(mut trail) = self.trail.take() else { return };
         trail.request_body_bytes = self.outgoing.body.as_ref().map(|body| body.bytes());
-        let missing = self.results.len() - self.succeeded();
-        let [calls, missed] =
-            [self.results.len(), missing].map(|count| u32::try_from(count).unwrap_or(u32::MAX));
-        trail.shards = Some((calls, missed));
+        trail.fan_out = Some(Box::new(FanOutTrail {
+            calls: self.results.len() as u64,
+            missing: missing.count,
+            missing_detail: missing.detail(),
+            hedges: self.shared_calls.hedges.load(Relaxed),
+            retries: self.shared_calls.retries.load(Relaxed),
+        }));
         let latency = self.now().since(trail.started);
-        self.fan_out.metrics.ended(result, missing as u64, latency);
+        self.fan_out.metrics.ended(result, missing.count, latency);
         let response = match result {
             FanOutResult::Complete | FanOutResult::Partial => ResponseClass::Status(StatusCode::OK),
             FanOutResult::ClientGone => ResponseClass::None,
@@ -513,7 +528,10 @@ impl Drop for FanOutRequest {
         if self.trail.is_some() && !self.is_broken {
             self.decide(self.now(), GatherEvent::Abandoned);
         }
-        self.end(FanOutResult::ClientGone, (None, Some(Reason::ClientGone.name())));
+        if self.trail.is_some() {
+            let missing = self.missing(false);
+            self.end(FanOutResult::ClientGone, (None, Some(Reason::ClientGone.name())), &missing);
+        }
     }
 }
 

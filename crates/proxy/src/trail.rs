@@ -16,6 +16,7 @@ use curtail_policy::{AttemptId, Choice, Class, Failure, GatherReason, Reason, Ti
 use curtail_units::{Duration, Instant};
 use http::StatusCode;
 use std::fmt;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, OnceLock};
 
 /// Maximum number of skipped extra attempts in a trail; further ones are counted in metrics only.
@@ -36,8 +37,8 @@ pub(crate) struct Trail {
     pub(crate) client: Arc<Client>,
     /// Whether the request is one call of a fan-out, so that its parent is another span of the proxy.
     pub(crate) is_call: bool,
-    /// Whether and why the fan-out cancelled its open calls; absent: the request is no call.
-    pub(crate) calls_cancelled: Option<Arc<CallsCancelled>>,
+    /// The state that the calls of a fan-out share; absent: the request is no call.
+    pub(crate) shared_calls: Option<Arc<SharedCalls>>,
     /// Whether the request arrived at a leaf, so that it is an attempt of another proxy.
     pub(crate) is_at_leaf: bool,
     /// The side of the request, if there is a holdout or a switchback.
@@ -55,19 +56,32 @@ pub(crate) struct Trail {
     pub(crate) skipped: Vec<(Instant, Reason)>,
     /// When the response to the client began; absent: it did not, or is a response of the proxy itself.
     pub(crate) response_begun: Option<Instant>,
-    /// The shard that caused the error of a fan-out, and its reason; absent: no shard alone caused an error.
+    /// The shards that caused the error of a fan-out, with the reasons; absent: no shard caused an error.
     pub(crate) error_detail: Option<Box<str>>,
     /// The end of the request; absent while the request is in progress.
     pub(crate) end: Option<RequestEnd>,
     /// The time in the queue of the leaf; absent: the request did not pass a leaf.
     pub(crate) leaf_wait: Option<Duration>,
-    /// The number of calls of a fan-out, and how many of them got no response that counts; absent: no fan-out.
-    pub(crate) shards: Option<(u32, u32)>,
+    /// The calls of a fan-out; absent: no fan-out.
+    pub(crate) fan_out: Option<Box<FanOutTrail>>,
     /// The size of the request body as far as the proxy had read it when the response began; absent: no body. On an
     /// upgraded connection, all bytes from the client.
     pub(crate) request_body_bytes: Option<u64>,
     /// The size of the response body as far as it was read; absent: a response of the proxy itself, or none.
     pub(crate) response_body_bytes: Option<u64>,
+}
+
+/// The calls of a fan-out, as its line in the access log has them.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct FanOutTrail {
+    pub(crate) calls: u64,
+    /// The calls that failed or missed the deadline.
+    pub(crate) missing: u64,
+    /// The names of the first missing shards, with the reasons; absent: none is missing.
+    pub(crate) missing_detail: Option<Box<str>>,
+    /// The hedges of all calls until the end of the request.
+    pub(crate) hedges: u64,
+    pub(crate) retries: u64,
 }
 
 #[derive(Clone, Debug)]
@@ -137,8 +151,16 @@ pub(crate) enum CancelReason {
     DrainTimeout,
 }
 
-/// When and why a fan-out cancelled its open calls; unset: it has not cancelled any.
-pub(crate) type CallsCancelled = OnceLock<(Instant, GatherReason)>;
+/// The state that the calls of a fan-out share.
+#[derive(Debug, Default)]
+pub(crate) struct SharedCalls {
+    /// When and why the fan-out cancelled its open calls; unset: it has not cancelled any.
+    pub(crate) cancelled: OnceLock<(Instant, GatherReason)>,
+    /// The hedges of all calls so far.
+    pub(crate) hedges: AtomicU64,
+    /// The retries of all calls so far.
+    pub(crate) retries: AtomicU64,
+}
 
 impl CancelReason {
     pub(crate) const fn name(&self) -> &'static str {
@@ -181,7 +203,7 @@ impl Trail {
             unchanged_head: None,
             client,
             is_call: false,
-            calls_cancelled: None,
+            shared_calls: None,
             is_at_leaf: false,
             draw: None,
             is_repeatable: false,
@@ -194,7 +216,7 @@ impl Trail {
             error_detail: None,
             end: None,
             leaf_wait: None,
-            shards: None,
+            fan_out: None,
             request_body_bytes: None,
             response_body_bytes: None,
         }
@@ -207,7 +229,10 @@ impl Trail {
         let attempts = self.attempts.capacity() * size_of::<AttemptTrail>();
         let skipped = self.skipped.capacity() * size_of::<(Instant, Reason)>();
         let detail = self.error_detail.as_ref().map_or(0, |detail| detail.len());
-        size_of::<Self>() + attempts + skipped + heads + detail
+        let fan_out = self.fan_out.as_ref().map_or(0, |fan_out| {
+            size_of::<FanOutTrail>() + fan_out.missing_detail.as_ref().map_or(0, |text| text.len())
+        });
+        size_of::<Self>() + attempts + skipped + heads + detail + fan_out
     }
 
     /// The request's header with the host and the path of the client.
@@ -244,18 +269,17 @@ impl Trail {
                 _ => None,
             };
         }
-        let (_, reason) = self.calls_cancelled.as_ref()?.get()?;
-        (*reason != GatherReason::ClientGone).then_some(CancelReason::FanOut(*reason))
+        let (_, reason) = *self.shared_calls.as_ref()?.cancelled.get()?;
+        (reason != GatherReason::ClientGone).then_some(CancelReason::FanOut(reason))
     }
 
     /// Ends a call when its fan-out cancelled it. Its task ends a little later, after the request that contains it. A call
     /// that had ended before was not cancelled.
     pub(crate) fn end_with_fan_out(&mut self) {
-        let cancelled =
-            self.calls_cancelled.as_ref().and_then(|cancelled| cancelled.get().copied());
+        let cancelled = self.shared_calls.as_ref().and_then(|calls| calls.cancelled.get().copied());
         let is_later = |at: Instant| self.end.is_none_or(|end| end.at > at);
         let Some((at, reason)) = cancelled.filter(|(at, _)| is_later(*at)) else {
-            self.calls_cancelled = None;
+            self.shared_calls = None;
             return;
         };
         for (ended, end) in self.attempts.iter_mut().filter_map(|attempt| attempt.end.as_mut()) {
@@ -270,7 +294,23 @@ impl Trail {
 
     /// Adds an attempt that is sent. Attempts come in the order of their IDs.
     pub(crate) fn sent(&mut self, attempt: AttemptTrail) {
+        if let Some(calls) = &self.shared_calls {
+            calls.hedges.fetch_add(attempt.is_hedge().into(), Relaxed);
+            calls.retries.fetch_add(attempt.is_retry().into(), Relaxed);
+        }
         self.attempts.push(attempt);
+    }
+
+    /// The number of hedges; of a fan-out, those of its calls.
+    pub(crate) fn hedges(&self) -> u64 {
+        let own = || self.attempts.iter().filter(|attempt| attempt.is_hedge()).count() as u64;
+        self.fan_out.as_ref().map_or_else(own, |fan_out| fan_out.hedges)
+    }
+
+    /// The number of retries; of a fan-out, those of its calls.
+    pub(crate) fn retries(&self) -> u64 {
+        let own = || self.attempts.iter().filter(|attempt| attempt.is_retry()).count() as u64;
+        self.fan_out.as_ref().map_or_else(own, |fan_out| fan_out.retries)
     }
 
     pub(crate) fn skipped(&mut self, now: Instant, reason: Reason) {
@@ -363,5 +403,13 @@ impl AttemptTrail {
             end: None,
             won: false,
         }
+    }
+
+    const fn is_hedge(&self) -> bool {
+        matches!(self.reason, Reason::SlowerThanQuantile { .. } | Reason::SlowerThanCap { .. })
+    }
+
+    const fn is_retry(&self) -> bool {
+        matches!(self.reason, Reason::Retry { .. } | Reason::Overdue { .. })
     }
 }

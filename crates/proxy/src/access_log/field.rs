@@ -65,6 +65,7 @@ fields! {
         Holdout "holdout",
         Shards "shards",
         ShardsMissing "shards_missing",
+        ShardsMissingDetail "shards_missing_detail",
         TraceId "trace_id",
     }
     text {
@@ -153,20 +154,19 @@ impl<'a> Facts<'a> {
             Field::ResponseBytes => Value::Count(trail?.response_body_bytes?),
             Field::QueueMs => Value::Duration(trail?.leaf_wait?),
             Field::Holdout => Value::Flag(trail?.draw?.is_holdout),
-            Field::Shards => Value::Count(trail?.shards?.0.into()),
-            Field::ShardsMissing => Value::Count(trail?.shards?.1.into()),
+            Field::Shards => Value::Count(trail?.fan_out.as_ref()?.calls),
+            Field::ShardsMissing => Value::Count(trail?.fan_out.as_ref()?.missing),
+            Field::ShardsMissingDetail => text(trail?.fan_out.as_ref()?.missing_detail.as_deref()?),
             Field::TraceId => Value::TraceId(&trail?.context.trace_id),
             Field::Replica => Value::Word(&winner(trail?)?.replica.address),
             Field::LookupMs => Value::Duration(winner(trail?)?.connect?.lookup),
             Field::TcpMs => Value::Duration(winner(trail?)?.connect?.tcp),
             Field::TlsMs => Value::Duration(winner(trail?)?.connect?.tls),
+            // Each call has attempts of its own.
+            Field::Attempts if trail?.fan_out.is_some() => return None,
             Field::Attempts => Value::Count(trail?.attempts.len() as u64),
-            Field::Hedges => count(trail?, |reason| {
-                matches!(reason, Reason::SlowerThanQuantile { .. } | Reason::SlowerThanCap { .. })
-            }),
-            Field::Retries => count(trail?, |reason| {
-                matches!(reason, Reason::Retry { .. } | Reason::Overdue { .. })
-            }),
+            Field::Hedges => Value::Count(trail?.hedges()),
+            Field::Retries => Value::Count(trail?.retries()),
         })
     }
 
@@ -196,8 +196,4 @@ const fn protocol(version: Version) -> &'static str {
         Version::HTTP_2 => "HTTP/2",
         _ => "HTTP/1.1",
     }
-}
-
-fn count<'a>(trail: &Trail, is_counted: impl Fn(&Reason) -> bool) -> Value<'a> {
-    Value::Count(trail.attempts.iter().filter(|attempt| is_counted(&attempt.reason)).count() as u64)
 }

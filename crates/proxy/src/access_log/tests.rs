@@ -4,7 +4,7 @@ use crate::Config;
 use crate::client::Client;
 use crate::config::{ClientRange, Network};
 use crate::spans::sample::{attempt, client, ms, trail, usual};
-use crate::trail::{AttemptEnd, CancelReason, RequestEnd, Trail};
+use crate::trail::{AttemptEnd, CancelReason, FanOutTrail, RequestEnd, Trail};
 use curtail_http::clock::Clock;
 use curtail_http::connection_counts::ConnectPhases;
 use curtail_policy::{AttemptId, Failure, Reason};
@@ -178,12 +178,16 @@ fn a_tenant_a_failed_attempt_and_a_fan_out_have_their_fields() {
     let mut trail = usual();
     trail.attempts[0].won = false;
     trail.attempts[0].end = Some((ms(14), AttemptEnd::Failed(Failure::Broken)));
-    trail.shards = Some((5, 2));
+    let missing_detail = Some("b: deadline, d: broken".into());
+    let fan_out = FanOutTrail { calls: 5, missing: 2, missing_detail, hedges: 3, retries: 4 };
+    trail.fan_out = Some(Box::new(fan_out));
     trail.leaf_wait = Some(Duration::from_ns(2_345_678));
     let logger = Logger::with_top("", "tenants: {header: host}");
     let line = logger.json(&trail);
     assert_eq!(line["tenant"], "api.example:81");
     assert_eq!((&line["shards"], &line["shards_missing"]), (&json!(5), &json!(2)));
+    assert_eq!(line["shards_missing_detail"], "b: deadline, d: broken");
+    assert_eq!((&line["hedges"], &line["retries"]), (&json!(3), &json!(4)));
     assert_eq!((&line["queue_ms"], line.get("replica")), (&json!(2.345), None));
     let attempt = &line["attempts"][0];
     assert_eq!(

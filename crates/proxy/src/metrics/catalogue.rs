@@ -205,7 +205,7 @@ catalogue! {
     FAN_OUT_SHARDS_MISSING = counter(
         "curtail_fan_out_shards_missing",
         &["route"],
-        "Shards or replicas whose response is missing in a merged response. Divided by the number of requests, it is the mean per request.",
+        "Shards or replicas that failed, or had no response at the deadline. Divided by the number of requests, it is the mean per request. Calls that a request did not need any more do not count.",
     );
     FAN_OUT_DURATION = histogram_seconds(
         "curtail_fan_out_duration",

@@ -44,7 +44,7 @@ impl FanOutMetrics {
         counter.add(calls as u64);
     }
 
-    /// Counts a request that ended without the responses of `missing` shards or replicas.
+    /// Counts a request for which `missing` shards or replicas failed or missed the deadline.
     pub(crate) fn ended(&self, result: FanOutResult, missing: u64, latency: Duration) {
         self.requests.add(&result, 1);
         self.missing.add(missing);

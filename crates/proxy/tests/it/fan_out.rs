@@ -1,14 +1,18 @@
 //! Routes that fan out: one request to all shards, one response from theirs.
 
+use crate::access_log::{lines_after, logging};
 use crate::body;
 use crate::client::{Client, FullResponse};
 use crate::deadline::run_within;
-use crate::proxy::Proxy;
+use crate::directory::Directory;
+use crate::proxy::{Proxy, Setup};
 use crate::replica::{Replica, Speaks, abort, ok, status};
 use curtail_proxy::Options;
 use http::{Request, Response, StatusCode, Version};
 use http_body_util::BodyExt as _;
 use hyper::body::Incoming;
+use serde_json::{Value, json};
+use std::path::Path;
 use std::time::Duration;
 
 const SHARDS: usize = 3;
@@ -37,7 +41,7 @@ const HOP_BY_HOP: [(&str, &str); 5] = [
 async fn respond(shard: usize, request: Request<Incoming>) -> Response<body::Body> {
     let path = request.uri().path().to_owned();
     match (path.as_str(), shard) {
-        ("/hangs", 1) => std::future::pending().await,
+        ("/hangs", 1) | ("/all-hang", _) => std::future::pending().await,
         ("/breaks", 1) => abort(),
         ("/stalls", 1) => {
             let (sender, body) = body::channel();
@@ -77,6 +81,15 @@ async fn respond(shard: usize, request: Request<Incoming>) -> Response<body::Bod
 
 /// A proxy with a route to all shards.
 async fn start(fan_out: &str, upstream: &str) -> (Proxy, Vec<Replica>) {
+    start_with(fan_out, upstream, "").await
+}
+
+/// The same with an access log in this file.
+async fn start_logging(fan_out: &str, file: &Path) -> (Proxy, Vec<Replica>) {
+    start_with(fan_out, "", &format!("access_log: {{file: {}}}\n", file.display())).await
+}
+
+async fn start_with(fan_out: &str, upstream: &str, top: &str) -> (Proxy, Vec<Replica>) {
     let mut replicas = Vec::new();
     let mut upstreams = String::new();
     for shard in 0..SHARDS {
@@ -89,6 +102,7 @@ async fn start(fan_out: &str, upstream: &str) -> (Proxy, Vec<Replica>) {
     }
     let yaml = format!(
         "workers: 1\n\
+         {top}\
          listeners: [{{address: \"127.0.0.1:0\"}}]\n\
          admin: {{address: \"127.0.0.1:0\"}}\n\
          routes: [{{upstream: \"shard-*\", fan_out: {{{fan_out}}}}}]\n\
@@ -152,6 +166,13 @@ fn every_shard_gets_the_body_and_may_not_compress_its_own() {
         let response = client.send(client.request_with("POST", "/echo", body::whole(large))).await;
         assert_eq!(response.error(), Some("request_too_large"));
         assert_eq!(response.status, StatusCode::PAYLOAD_TOO_LARGE);
+        assert_eq!(
+            response.get("curtail-shards-failed"),
+            None,
+            "it is the request that is at fault"
+        );
+        let metrics = proxy.metrics().await;
+        assert_eq!(metrics.sum("curtail_fan_out_shards_missing_total", &[]), 0, "{metrics}");
     });
 }
 
@@ -179,7 +200,7 @@ fn a_failed_shard_is_named_and_the_others_are_cancelled() {
         let metrics = proxy.metrics().await;
         let failed = [("result", "failed")];
         assert_eq!(metrics.sum("curtail_fan_out_requests_total", &failed), 4, "{metrics}");
-        assert!(metrics.sum("curtail_fan_out_shards_missing_total", &[]) >= 4, "{metrics}");
+        assert_eq!(metrics.sum("curtail_fan_out_shards_missing_total", &[]), 4, "{metrics}");
     });
 }
 
@@ -210,6 +231,8 @@ fn fewer_shards_may_be_enough_and_at_the_deadline_what_has_come_is() {
         let response = get(&proxy, "/hangs").await;
         assert_eq!((response.status, text(&response)), (StatusCode::OK, "0;2;"));
         assert_eq!(response.get("curtail-shards"), Some("2/3"));
+        let metrics = proxy.metrics().await;
+        assert_eq!(metrics.sum("curtail_fan_out_shards_missing_total", &[]), 0, "{metrics}");
         let (proxy, _replicas) = start("deadline: 1s", "").await;
         let response = get(&proxy, "/hangs").await;
         assert_eq!((response.status, text(&response)), (StatusCode::OK, "0;2;"));
@@ -218,6 +241,85 @@ fn fewer_shards_may_be_enough_and_at_the_deadline_what_has_come_is() {
         let partial = [("result", "partial")];
         assert_eq!(metrics.sum("curtail_fan_out_requests_total", &partial), 1, "{metrics}");
         assert_eq!(metrics.sum("curtail_fan_out_shards_missing_total", &[]), 1, "{metrics}");
+    });
+}
+
+/// The fields of a line about missing shards.
+fn missing(line: &Value) -> [&Value; 5] {
+    ["status", "error", "error_detail", "shards_missing", "shards_missing_detail"]
+        .map(|key| &line[key])
+}
+
+#[test]
+fn shards_that_miss_the_deadline_are_named() {
+    run_within(LIMIT, async {
+        let directory = Directory::new();
+        let file = directory.path("access.log");
+        let (proxy, _replicas) = start_logging("deadline: 300ms", &file).await;
+        let response = get(&proxy, "/hangs").await;
+        assert_eq!(response.status, StatusCode::OK);
+        assert_eq!(response.get("curtail-shards-failed"), Some("shard-1"));
+        let line = &lines_after(&proxy, 1, &file).await[0];
+        let expected = [json!(200), json!(null), json!(null), json!(1), json!("shard-1: deadline")];
+        assert_eq!(missing(line), expected.each_ref(), "{line}");
+
+        let all = "shard-0: deadline, shard-1: deadline, shard-2: deadline";
+        let response = get(&proxy, "/all-hang").await;
+        assert_eq!(response.status, StatusCode::GATEWAY_TIMEOUT);
+        assert_eq!(text(&response), format!("curtail: deadline: {all}\n"));
+        assert_eq!(response.get("curtail-shards-failed"), Some("shard-0, shard-1, shard-2"));
+        let line = &lines_after(&proxy, 2, &file).await[1];
+        let expected = [json!(504), json!("deadline"), json!(all), json!(3), json!(all)];
+        assert_eq!(missing(line), expected.each_ref(), "{line}");
+    });
+}
+
+#[test]
+fn at_most_20_missing_shards_are_named() {
+    run_within(LIMIT, async {
+        let hung = Replica::start(Speaks::Http1, |_| std::future::pending()).await;
+        let shards: String = (10..35)
+            .map(|nth| format!("  s{nth}: {{replicas: [\"http://{}\"]}}\n", hung.address()))
+            .collect();
+        let yaml = format!(
+            "workers: 1\n\
+             listeners: [{{address: \"127.0.0.1:0\"}}]\n\
+             admin: {{address: \"127.0.0.1:0\"}}\n\
+             routes: [{{upstream: \"s*\", fan_out: {{deadline: 300ms}}}}]\n\
+             upstreams:\n{shards}"
+        );
+        let proxy = Proxy::start(&yaml, &Options { journal: None, seed: 7, ..Options::default() });
+        let response = get(&proxy, "/any").await;
+        let named = response.get("curtail-shards-failed").expect("names");
+        assert_eq!((named.split(", ").count(), named.ends_with("s29")), (20, true), "{named}");
+        assert_eq!(text(&response).split(", ").count(), 20);
+        let metrics = proxy.metrics().await;
+        assert_eq!(metrics.sum("curtail_fan_out_shards_missing_total", &[]), 25, "{metrics}");
+    });
+}
+
+#[test]
+fn the_line_of_a_fan_out_counts_the_hedges_of_its_calls() {
+    run_within(LIMIT, async {
+        // A hedge is of a lower class than its first attempt: only hedges get a response.
+        let replica = || {
+            Replica::start(Speaks::Http1, |request| async move {
+                if !request.headers().contains_key("curtail-class") {
+                    std::future::pending::<()>().await;
+                }
+                ok("good")
+            })
+        };
+        let (a, b) = (replica().await, replica().await);
+        let directory = Directory::new();
+        let file = directory.path("access.log");
+        let setup = Setup::before(&[a.address(), b.address()]).route("fan_out: {}").upstream(
+            "balance: round_robin\nretry: false\nbudget: {ratio: 1.0}\nhedge: {delay_min: 1ms, delay_max: 1ms}",
+        );
+        let proxy = logging(&setup, &file, "").start();
+        assert_eq!(get(&proxy, "/any").await.status, StatusCode::OK);
+        let line = &lines_after(&proxy, 1, &file).await[0];
+        assert_eq!((&line["hedges"], &line["retries"]), (&json!(1), &json!(0)), "{line}");
     });
 }
 

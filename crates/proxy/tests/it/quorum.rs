@@ -1,8 +1,10 @@
 //! Routes that send one request to every replica of an upstream, and calls that outlive their request.
 
+use crate::access_log::{lines_after, logging};
 use crate::body;
 use crate::client::{Client, FullResponse};
 use crate::deadline::run_within;
+use crate::directory::Directory;
 use crate::proxy::{Proxy, Setup, ask_admin};
 use crate::replica::{Replica, Speaks, abort, ok, status};
 use curtail_proxy::Options;
@@ -131,11 +133,15 @@ fn a_retry_goes_to_the_replica_that_failed() {
     run_within(LIMIT, async {
         let members = Members::start().await;
         let keys = "retry: {backoff: 1ms}\nhedge: {delay_max: 1ms}";
-        let proxy = members.setup("").upstream(keys).start();
+        let directory = Directory::new();
+        let file = directory.path("access.log");
+        let proxy = logging(&members.setup("").upstream(keys), &file, "").start();
         let response = get(&proxy, "/breaks").await;
         assert_eq!(response.get("curtail-replicas-failed"), Some("replica-2"));
         let counts = members.replicas.iter().map(|replica| replica.record().count());
         assert_eq!(counts.collect::<Vec<_>>(), [1, 1, 3], "a first attempt, and two retries");
+        let line = &lines_after(&proxy, 1, &file).await[0];
+        assert_eq!(line["retries"], 2, "{line}");
     });
 }
 
