@@ -203,7 +203,7 @@ pub(crate) fn measured(response: ResponseClass, age: Duration) -> Duration {
     let is_failure = match response {
         ResponseClass::Status(status) => status.is_server_error(),
         ResponseClass::Incomplete => true,
-        ResponseClass::None => false,
+        ResponseClass::None | ResponseClass::Cancelled => false,
     };
     if is_failure { Duration::MAX } else { age }
 }

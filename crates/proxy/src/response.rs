@@ -240,9 +240,11 @@ impl Completion {
 }
 
 impl Completion {
-    /// Abandons the request: the client no longer reads the response.
+    /// Abandons the request: the client no longer reads the response, or the fan-out cancels the call.
     pub(crate) fn abandon(&mut self, error: &'static str) {
-        self.stop(error, self.status());
+        let by_fan_out = self.trail.as_ref().and_then(|trail| trail.cancelled_by_fan_out());
+        let response = by_fan_out.map_or_else(|| self.status(), |_| ResponseClass::Cancelled);
+        self.stop(error, response);
     }
 
     /// Ends the request after `stream_idle_timeout`: the client does not get the rest of the response.

@@ -209,8 +209,8 @@ impl Exchange {
             && upstream.clock.now() >= self.trail.started + limit
     }
 
-    /// Ends the request of a client that disconnected before a response. The request is counted and traced, because the
-    /// clients that leave are often those that have waited longest.
+    /// Ends the request of a client that disconnected before a response, or a call that its fan-out cancels. The request is
+    /// counted and traced, because the clients that leave are often those that have waited longest.
     fn abandoned(mut self) {
         self.handle(Event::Abandoned);
         self.note_request_body();
@@ -218,7 +218,11 @@ impl Exchange {
         let (now, reason) = (upstream.clock.now(), Reason::ClientGone);
         let (status, error) = (None, Some(reason.name()));
         self.trail.end = Some(RequestEnd { at: now, status, error, reason: Some(reason) });
-        upstream.record_end(&self.trail, ResponseClass::None, now);
+        let response = match self.trail.cancelled_by_fan_out() {
+            Some(_) => ResponseClass::Cancelled,
+            None => ResponseClass::None,
+        };
+        upstream.record_end(&self.trail, response, now);
         self.worker.record(self.trail);
     }
 
@@ -313,7 +317,14 @@ impl Exchange {
                 self.driver.fail_open(impossible);
                 break;
             }
-            self.driver.upstream.metrics.decided(&decided);
+            let metrics = &self.driver.upstream.metrics;
+            match self.trail.cancelled_by_fan_out() {
+                // The client of the call is the fan-out.
+                Some(why) if decided.reason == Reason::ClientGone => {
+                    metrics.cancelled_by_fan_out.add(&why, 1);
+                }
+                Some(_) | None => metrics.decided(&decided),
+            }
         }
         ended
     }

@@ -269,8 +269,13 @@ impl Trail {
                 _ => None,
             };
         }
+        self.cancelled_by_fan_out().map(CancelReason::FanOut)
+    }
+
+    /// Why the fan-out of this call cancelled it; [`None`]: it did not, or the client left.
+    pub(crate) fn cancelled_by_fan_out(&self) -> Option<GatherReason> {
         let (_, reason) = *self.shared_calls.as_ref()?.cancelled.get()?;
-        (reason != GatherReason::ClientGone).then_some(CancelReason::FanOut(reason))
+        (reason != GatherReason::ClientGone).then_some(reason)
     }
 
     /// Ends a call when its fan-out cancelled it. Its task ends a little later, after the request that contains it. A call

@@ -29,7 +29,7 @@ catalogue! {
     REQUESTS = counter(
         "curtail_requests",
         &["upstream", "status"],
-        "Completed requests, by the first digit of the response status. `none`: the client disconnected before a response. `incomplete`: the response broke off after its headers.",
+        "Completed requests, by the first digit of the response status. `none`: the client disconnected before a response. `cancelled`: a fan-out did not need this call any more. `incomplete`: the response broke off after its headers.",
     );
     REQUEST_DURATION = histogram_seconds(
         "curtail_request_duration",
@@ -39,7 +39,7 @@ catalogue! {
     REQUEST_CUT_SHORT = histogram_seconds(
         "curtail_request_cut_short",
         UPSTREAM,
-        "Age of a request when its client disconnected or its response broke off. The full duration of the request would have been longer.",
+        "Age of a request when its client disconnected, a fan-out cancelled it, or its response broke off. The full duration of the request would have been longer.",
     );
     RESPONSES = counter(
         "curtail_responses",
@@ -69,7 +69,7 @@ catalogue! {
     ATTEMPTS_CANCELLED = counter(
         "curtail_attempts_cancelled",
         UPSTREAM_REASON,
-        "Cancelled attempts, by reason. `lost`: another attempt responded first.",
+        "Cancelled attempts, by reason. `lost`: another attempt responded first. `client_gone`: the client disconnected. `enough`, `deadline`, `too_many_failed`, `canary_failed`, `rest_rejected`: a fan-out did not need the call any more.",
     );
     REMEDIES_SKIPPED = counter(
         "curtail_remedies_skipped",

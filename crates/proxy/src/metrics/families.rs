@@ -55,7 +55,9 @@ impl Snapshot {
         out.counts(&table::ATTEMPTS_RESPONDED, responded);
         let failed = self.by_upstream("failure", |u| &u.attempts_failed);
         out.counts(&table::ATTEMPTS_FAILED, failed);
-        out.counts(&table::ATTEMPTS_CANCELLED, self.by_upstream("reason", |u| &u.cancelled));
+        let cancelled = self.by_upstream("reason", |u| &u.cancelled);
+        let by_fan_out = self.by_upstream("reason", |u| &u.cancelled_by_fan_out);
+        out.counts(&table::ATTEMPTS_CANCELLED, cancelled.chain(by_fan_out));
     }
 
     fn remedies<'a>(&'a self, out: &mut FamilyCollector<'a>) {

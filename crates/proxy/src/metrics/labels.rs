@@ -50,17 +50,20 @@ pub(crate) enum ResponseClass {
     Status(StatusCode),
     /// A response that broke off.
     Incomplete,
+    /// No complete response: the fan-out cancelled the call.
+    Cancelled,
 }
 
 impl Label for ResponseClass {
     const NAMES: &'static [&'static str] =
-        &["none", "1xx", "2xx", "3xx", "4xx", "5xx", "other", "incomplete"];
+        &["none", "1xx", "2xx", "3xx", "4xx", "5xx", "other", "incomplete", "cancelled"];
 
     fn index(&self) -> usize {
         match self {
             Self::None => 0,
             Self::Status(status) => usize::from(status.as_u16() / 100).min(6),
             Self::Incomplete => 7,
+            Self::Cancelled => 8,
         }
     }
 }
@@ -176,9 +179,7 @@ mod tests {
         let name = |class: ResponseClass| ResponseClass::NAMES[class.index()];
         let classes = [100, 204, 301, 499, 599, 600, 999].map(|code| name(with(code)));
         assert_eq!(classes, ["1xx", "2xx", "3xx", "4xx", "5xx", "other", "other"]);
-        assert_eq!(
-            [ResponseClass::None, ResponseClass::Incomplete].map(name),
-            ["none", "incomplete"]
-        );
+        let without = [ResponseClass::None, ResponseClass::Incomplete, ResponseClass::Cancelled];
+        assert_eq!(without.map(name), ["none", "incomplete", "cancelled"]);
     }
 }

@@ -4,7 +4,9 @@ use super::labels::ResponseClass;
 use crate::config::ZoneSide;
 use crate::health::CheckResult;
 use curtail_metrics::{Counter, CounterVec};
-use curtail_policy::{Decided, Effect, EjectionReason, Event, Failure, Outcome, Reason};
+use curtail_policy::{
+    Decided, Effect, EjectionReason, Event, Failure, GatherReason, Outcome, Reason,
+};
 use curtail_sketch::{AtomicHistogram, Precision};
 use curtail_units::Duration;
 
@@ -33,6 +35,7 @@ curtail_metrics::counters! {
         /// Attempts at replicas whose zone and that of the proxy are known.
         zones: CounterVec<ZoneSide>,
         cancelled: CounterVec<Reason> = CounterVec::usually(&["lost", "request_timeout", "client_gone"]),
+        cancelled_by_fan_out: CounterVec<GatherReason> = CounterVec::usually(&[]),
         responses: CounterVec<Reason> = CounterVec::usually(&["first_good", "nothing_better"]),
         failed: CounterVec<Reason> = CounterVec::usually(&[
             "request_timeout",
@@ -99,7 +102,9 @@ impl UpstreamMetrics {
         self.requests.add(&response, 1);
         match response {
             ResponseClass::Status(_) => self.latency.record(age),
-            ResponseClass::None | ResponseClass::Incomplete => self.cut_short.record(age),
+            ResponseClass::None | ResponseClass::Incomplete | ResponseClass::Cancelled => {
+                self.cut_short.record(age);
+            }
         }
     }
 }

@@ -5,6 +5,7 @@ use crate::body;
 use crate::client::{Client, FullResponse};
 use crate::deadline::run_within;
 use crate::directory::Directory;
+use crate::metrics::Metrics;
 use crate::proxy::{Proxy, Setup};
 use crate::replica::{Replica, Speaks, abort, ok, status};
 use curtail_proxy::Options;
@@ -41,7 +42,7 @@ const HOP_BY_HOP: [(&str, &str); 5] = [
 async fn respond(shard: usize, request: Request<Incoming>) -> Response<body::Body> {
     let path = request.uri().path().to_owned();
     match (path.as_str(), shard) {
-        ("/hangs", 1) | ("/all-hang", _) => std::future::pending().await,
+        ("/hangs", 1) | ("/fails-alone", 0 | 2) | ("/all-hang", _) => std::future::pending().await,
         ("/breaks", 1) => abort(),
         ("/stalls", 1) => {
             let (sender, body) = body::channel();
@@ -51,7 +52,7 @@ async fn respond(shard: usize, request: Request<Incoming>) -> Response<body::Bod
             });
             Response::new(body)
         }
-        ("/fails", 1) => status(StatusCode::INTERNAL_SERVER_ERROR),
+        ("/fails" | "/fails-alone", 1) => status(StatusCode::INTERNAL_SERVER_ERROR),
         ("/encoded", 1) => {
             let response = Response::builder().status(StatusCode::UNAUTHORIZED);
             let fields = END_TO_END.iter().chain(&HOP_BY_HOP);
@@ -295,6 +296,31 @@ fn at_most_20_missing_shards_are_named() {
         assert_eq!(text(&response).split(", ").count(), 20);
         let metrics = proxy.metrics().await;
         assert_eq!(metrics.sum("curtail_fan_out_shards_missing_total", &[]), 25, "{metrics}");
+    });
+}
+
+#[test]
+fn calls_that_a_fan_out_cancels_count_by_its_reason_and_only_failures_are_missing() {
+    run_within(LIMIT, async {
+        for (fan_out, path, reason, [attempts, calls, missing]) in [
+            ("needed: 2", "/hangs", "enough", [1, 1, 0]),
+            ("deadline: 300ms", "/hangs", "deadline", [1, 1, 1]),
+            // The attempt has responded; its body is not complete.
+            ("deadline: 300ms", "/stalls", "deadline", [0, 1, 1]),
+            ("", "/fails-alone", "too_many_failed", [2, 2, 1]),
+        ] {
+            let (proxy, _replicas) = start(fan_out, "").await;
+            get(&proxy, path).await;
+            // Cancelled calls end after the response.
+            let ended = |metrics: &Metrics| metrics.sum("curtail_requests_total", &[]);
+            let metrics = proxy.until(|metrics| ended(metrics) == SHARDS as u64).await;
+            let found = ["client_gone", reason].map(|reason| metrics.cancelled(reason));
+            assert_eq!(found, [0, attempts], "{reason}: {metrics}");
+            let requests = |status| metrics.sum("curtail_requests_total", &[("status", status)]);
+            assert_eq!((requests("none"), requests("cancelled")), (0, calls), "{metrics}");
+            let found = metrics.sum("curtail_fan_out_shards_missing_total", &[]);
+            assert_eq!(found, missing, "{reason}: {metrics}");
+        }
     });
 }
 
