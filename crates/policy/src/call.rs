@@ -171,7 +171,7 @@ impl Call {
         match outcome {
             Outcome::Good => {
                 upstream.latency_observed(sent, now);
-                self.respond(upstream, now, id, Reason::FirstGood);
+                self.respond(upstream, now, id, Reason::FirstAccepted);
             }
             Outcome::Bad => {
                 self.attempts.get_mut(id).state = AttemptState::Kept;

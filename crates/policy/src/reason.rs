@@ -42,7 +42,8 @@ reasons!(
         /// The last attempt is overdue, so the request is sent to another replica as well.
         Overdue { waited: Duration, delay: Duration } =>
             "overdue", "no response for {waited}; overdue after {delay}";
-        FirstGood => "first_good", "first good response";
+        /// The first response with an outcome that is not retried, which may be an error such as 500.
+        FirstAccepted => "first_accepted", "first accepted response";
         Lost { winner: AttemptId } => "lost", "attempt {} responded first", winner.0;
         /// The response is the last one that was kept, and is not good.
         NothingBetter => "nothing_better", "no better response can come";

@@ -220,7 +220,7 @@ mod tests {
         };
         let mut request = span("root", "", 0, 10);
         request["attributes"] = json!([
-            { "key": "curtail.reason", "value": { "stringValue": "first_good" } },
+            { "key": "curtail.reason", "value": { "stringValue": "first_accepted" } },
             { "key": "curtail.upstream", "value": { "stringValue": "shard-1" } },
         ]);
         let cancelled = json!({ "key": "curtail.cancelled", "value": { "stringValue": "lost" } });
@@ -230,7 +230,7 @@ mod tests {
         let trace = json!({ "resourceSpans": [of_service("curtail-proxy", &spans)] });
         let shown = of(&trace, 80);
         let lines: Vec<&str> = shown.lines().collect();
-        assert!(lines[1].starts_with("curtail-proxy: root (first_good) shard-1 "), "{shown}");
+        assert!(lines[1].starts_with("curtail-proxy: root (first_accepted) shard-1 "), "{shown}");
         assert!(lines[2].starts_with(" GET (first, cancelled) 10.0.0.1:80 "), "{shown}");
         assert!(lines[3].starts_with(" GET (slower_than_quantile, won) 10.0.0.1:80 "), "{shown}");
     }

@@ -172,7 +172,7 @@ fn no_attempt_of_a_pinned_call_goes_to_another_replica() {
         attempts_spent
         budget_spent
         first
-        first_good
+        first_accepted
         lost
         no_other_replica
         no_replica

@@ -187,7 +187,7 @@ impl World {
             Effect::Respond { attempt } => {
                 self.endings += 1;
                 match self.tries[attempt.index()].seen {
-                    Seen::Winner(true) => assert_eq!(reason, Reason::FirstGood, "{path:?}"),
+                    Seen::Winner(true) => assert_eq!(reason, Reason::FirstAccepted, "{path:?}"),
                     Seen::Held => self.check_nothing_better(attempt),
                     Seen::Open | Seen::Ended | Seen::Cancelled | Seen::Winner(false) => {
                         panic!("the response of {attempt:?} was not held: {path:?}")
@@ -417,7 +417,7 @@ fn each_technique_alone_to_a_depth_of_ten() {
         attempts_spent
         client_gone
         first
-        first_good
+        first_accepted
         may_not_repeat
         nothing_better
         request_timeout
@@ -428,7 +428,7 @@ fn each_technique_alone_to_a_depth_of_ten() {
         budget_spent
         client_gone
         first
-        first_good
+        first_accepted
         lost
         may_not_repeat
         no_other_replica
@@ -442,7 +442,7 @@ fn each_technique_alone_to_a_depth_of_ten() {
         budget_spent
         client_gone
         first
-        first_good
+        first_accepted
         lost
         may_not_repeat
         no_other_replica
@@ -456,7 +456,7 @@ fn each_technique_alone_to_a_depth_of_ten() {
         attempts_spent
         client_gone
         first
-        first_good
+        first_accepted
         lost
         may_not_repeat
         nothing_better
@@ -488,7 +488,7 @@ fn every_combination_to_a_depth_of_six() {
         budget_spent
         client_gone
         first
-        first_good
+        first_accepted
         lost
         may_not_repeat
         no_other_replica
@@ -523,7 +523,7 @@ fn pinned_calls_to_a_depth_of_seven() {
         attempts_spent
         client_gone
         first
-        first_good
+        first_accepted
         lost
         may_not_repeat
         no_other_replica
@@ -536,7 +536,7 @@ fn pinned_calls_to_a_depth_of_seven() {
         attempts_spent
         client_gone
         first
-        first_good
+        first_accepted
         lost
         may_not_repeat
         no_other_replica
@@ -562,7 +562,7 @@ fn everything_at_once_to_a_depth_of_nine() {
         budget_spent
         client_gone
         first
-        first_good
+        first_accepted
         lost
         may_not_repeat
         no_other_replica

@@ -110,7 +110,7 @@ fn a_quick_response_is_the_response() {
                 first (first attempt)
         1 ms: Responded { attempt: AttemptId(0), outcome: Good }
             Respond { attempt: AttemptId(0) }
-                first_good (first good response)
+                first_accepted (first accepted response)
         2 ms: Ended { attempt: AttemptId(0), whole: true }
     "#]]);
 }
@@ -135,7 +135,7 @@ fn a_dry_run_counts_the_hedge_that_it_does_not_send() {
                 dry_run (dry run: waited 991.952 ms, longer than 991.952 ms; another replica has just taken 40 ms)
         1.032 s: Responded { attempt: AttemptId(0), outcome: Good }
             Respond { attempt: AttemptId(0) }
-                first_good (first good response)
+                first_accepted (first accepted response)
         1.033 s: Ended { attempt: AttemptId(0), whole: true }
     "#]]);
 }
@@ -178,7 +178,7 @@ fn a_slow_request_is_hedged_and_the_hedge_wins() {
             Cancel { attempt: AttemptId(0) }
                 lost (attempt 1 responded first)
             Respond { attempt: AttemptId(1) }
-                first_good (first good response)
+                first_accepted (first accepted response)
         993.952 ms: Ended { attempt: AttemptId(1), whole: true }
     "#]]);
 }
@@ -198,7 +198,7 @@ fn a_hedge_that_the_budget_does_not_grant_is_held_back() {
                 budget_spent (budget spent: 0 extra of 1001 requests, allowed 0)
         992.952 ms: Responded { attempt: AttemptId(0), outcome: Good }
             Respond { attempt: AttemptId(0) }
-                first_good (first good response)
+                first_accepted (first accepted response)
     "#]]);
 }
 
@@ -217,7 +217,7 @@ fn there_is_no_hedge_without_another_replica_nor_of_what_may_not_be_repeated() {
                 no_other_replica (no other replica)
         992.952 ms: Responded { attempt: AttemptId(0), outcome: Good }
             Respond { attempt: AttemptId(0) }
-                first_good (first good response)
+                first_accepted (first accepted response)
     "#]]);
     let mut write = RecordedCall::new(hedged(), 3, Request { repeatable: false, ..Request::READ });
     write.handle(Event::Arrived);
@@ -253,7 +253,7 @@ fn good_beats_fast_error() {
             Cancel { attempt: AttemptId(1) }
                 lost (attempt 0 responded first)
             Respond { attempt: AttemptId(0) }
-                first_good (first good response)
+                first_accepted (first accepted response)
     "#]]);
 }
 
@@ -362,7 +362,7 @@ fn an_overdue_attempt_stays_in_the_race_with_the_next_one() {
             Cancel { attempt: AttemptId(1) }
                 lost (attempt 0 responded first)
             Respond { attempt: AttemptId(0) }
-                first_good (first good response)
+                first_accepted (first accepted response)
     "#]]);
 }
 
@@ -387,7 +387,7 @@ fn with_two_replicas_a_slow_read_runs_twice_at_most() {
             Cancel { attempt: AttemptId(1) }
                 lost (attempt 0 responded first)
             Respond { attempt: AttemptId(0) }
-                first_good (first good response)
+                first_accepted (first accepted response)
     "#]]);
 }
 
@@ -412,7 +412,7 @@ fn an_overdue_attempt_is_followed_by_one_to_a_replica_that_failed_before() {
             Cancel { attempt: AttemptId(1) }
                 lost (attempt 2 responded first)
             Respond { attempt: AttemptId(2) }
-                first_good (first good response)
+                first_accepted (first accepted response)
     "#]]);
 }
 
@@ -546,7 +546,7 @@ fn a_tie_is_two_copies_and_the_one_that_is_dropped_is_not_missed() {
         2 ms: Responded { attempt: AttemptId(1), outcome: TwinStarted }
         3 ms: Responded { attempt: AttemptId(0), outcome: Good }
             Respond { attempt: AttemptId(0) }
-                first_good (first good response)
+                first_accepted (first accepted response)
     "#]]);
 }
 
@@ -571,7 +571,7 @@ fn a_dropped_copy_is_sent_again_when_the_twin_that_started_is_lost() {
                 tie_started_lost (dropped copy again: its twin no complete and valid response)
         4 ms: Responded { attempt: AttemptId(2), outcome: Good }
             Respond { attempt: AttemptId(2) }
-                first_good (first good response)
+                first_accepted (first accepted response)
     "#]]);
 }
 
@@ -591,7 +591,7 @@ fn the_second_copy_goes_out_at_once_and_untied_when_the_first_is_lost() {
                 tie_first_lost (second copy at once: first was not executed)
         1 ms: Responded { attempt: AttemptId(1), outcome: Good }
             Respond { attempt: AttemptId(1) }
-                first_good (first good response)
+                first_accepted (first accepted response)
     "#]]);
 }
 

@@ -239,7 +239,7 @@ fn replicas_join_and_leave_and_the_others_keep_what_was_learned() {
         // Its attempt ends like any other, and news of it changes nothing.
         let attempt = AttemptId(0);
         call.handle(&mut upstream, at(2), Event::Responded { attempt, outcome: Outcome::Good });
-        let expected = (Effect::Respond { attempt }, Reason::FirstGood);
+        let expected = (Effect::Respond { attempt }, Reason::FirstAccepted);
         assert_eq!(drain(&mut upstream), [expected], "{rule:?}");
         call.handle(&mut upstream, at(3), Event::Ended { attempt, whole: true });
         assert!(call.is_over());

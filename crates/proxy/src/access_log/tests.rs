@@ -116,7 +116,7 @@ fn a_json_line_has_the_attempts_of_the_request_with_their_reasons() {
     let expected = json!({
         "time": null, "client": "192.0.2.7", "listener": "in", "method": "GET", "scheme": "http",
         "host": "api.example:81", "path": "/api/users/7", "protocol": "HTTP/1.1", "route": "/api",
-        "upstream": "accounts", "class": "interactive", "status": 200, "reason": "first_good",
+        "upstream": "accounts", "class": "interactive", "status": 200, "reason": "first_accepted",
         "response_bytes": 12, "duration_ms": 8.0, "first_byte_ms": 7.0, "replica": "[::1]:443",
         "hedges": 1, "retries": 0, "trace_id": "ab".repeat(16),
         "attempts": [

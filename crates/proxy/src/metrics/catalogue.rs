@@ -44,7 +44,7 @@ catalogue! {
     RESPONSES = counter(
         "curtail_responses",
         UPSTREAM_REASON,
-        "Responses forwarded to clients, by the reason for the choice.",
+        "Responses forwarded to clients, by the reason for the choice. `first_accepted`: the first response whose status is not retried, which may be an error such as 500. `nothing_better`: each response had a status that is retried.",
     );
     REQUESTS_FAILED = counter(
         "curtail_requests_failed",

@@ -116,7 +116,7 @@ mod tests {
             Reason::TieStartedLost { failure },
             Reason::Retry { failure, nth: 1, backoff: TIME },
             Reason::Overdue { waited: TIME, delay: TIME },
-            Reason::FirstGood,
+            Reason::FirstAccepted,
             Reason::Lost { winner: AttemptId(0) },
             Reason::NothingBetter,
             Reason::MayNotRepeat,

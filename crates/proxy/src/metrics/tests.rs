@@ -37,7 +37,7 @@ pub(crate) fn upstream() -> UpstreamSnapshot {
     let dry_run = Reason::DryRun { age: time, delay: time, other: time };
     decide(&metrics, Effect::Skip, dry_run);
     metrics.dry_run_won.add(1);
-    decide(&metrics, Effect::Respond { attempt }, Reason::FirstGood);
+    decide(&metrics, Effect::Respond { attempt }, Reason::FirstAccepted);
     decide(&metrics, Effect::Cancel { attempt }, Reason::Lost { winner: attempt });
     decide(&metrics, Effect::Fail { why: RequestFailure::NoReplica }, Reason::NoReplica);
     // Not expected of a hold, yet never hidden.
@@ -250,7 +250,7 @@ fn what_was_counted_of_an_upstream_is_shown() {
         curtail_requests_total{upstream="the \"api\"",status="2xx"} 1
         curtail_requests_total{upstream="the \"api\"",status="4xx"} 0
         curtail_requests_total{upstream="the \"api\"",status="5xx"} 1
-        curtail_responses_total{upstream="the \"api\"",reason="first_good"} 1
+        curtail_responses_total{upstream="the \"api\"",reason="first_accepted"} 1
         curtail_requests_failed_total{upstream="the \"api\"",reason="no_replica"} 1
         curtail_attempts_total{upstream="the \"api\"",reason="retry"} 0
         curtail_attempts_responded_total{upstream="the \"api\"",outcome="refused"} 1

@@ -36,7 +36,7 @@ curtail_metrics::counters! {
         zones: CounterVec<ZoneSide>,
         cancelled: CounterVec<Reason> = CounterVec::usually(&["lost", "request_timeout", "client_gone"]),
         cancelled_by_fan_out: CounterVec<GatherReason> = CounterVec::usually(&[]),
-        responses: CounterVec<Reason> = CounterVec::usually(&["first_good", "nothing_better"]),
+        responses: CounterVec<Reason> = CounterVec::usually(&["first_accepted", "nothing_better"]),
         failed: CounterVec<Reason> = CounterVec::usually(&[
             "request_timeout",
             "may_not_repeat",

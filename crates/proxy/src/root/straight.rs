@@ -17,7 +17,7 @@ impl Exchange {
                 return Poll::Ready(Err(NoResponse::Client(fault)));
             }
             let is_good = |outcome| outcome == Outcome::Good;
-            if let Some(good) = self.respond_straight(is_good, Reason::FirstGood) {
+            if let Some(good) = self.respond_straight(is_good, Reason::FirstAccepted) {
                 return Poll::Ready(good);
             }
             if self.poll_attempts(cx).is_ready() {

@@ -81,7 +81,7 @@ pub(crate) fn usual() -> Trail {
         at: ms(15),
         status: Some(StatusCode::OK),
         error: None,
-        reason: Some(Reason::FirstGood),
+        reason: Some(Reason::FirstAccepted),
     });
     trail
 }

@@ -91,7 +91,7 @@ fn a_hedged_request_has_one_line_with_both_attempts_and_the_winner() {
             ("route", json!("/")),
             ("upstream", json!("service")),
             ("status", json!(200)),
-            ("reason", json!("first_good")),
+            ("reason", json!("first_accepted")),
             ("response_bytes", json!(4)),
             ("hedges", json!(1)),
             ("retries", json!(0)),
@@ -272,6 +272,21 @@ fn an_attempt_with_a_bad_status_failed_and_a_broken_upload_is_no_failure_of_a_re
         for attempt in lines[1]["attempts"].as_array().expect("a list") {
             assert_eq!(attempt["outcome"], "cancelled", "{}", lines[1]);
         }
+    });
+}
+
+#[test]
+fn an_error_that_is_not_retried_is_accepted_but_not_called_good() {
+    run(async {
+        let replica =
+            Replica::start(Speaks::Http1, |_| async { status(StatusCode::INTERNAL_SERVER_ERROR) });
+        let replica = replica.await;
+        let directory = Directory::new();
+        let file = directory.path("access.log");
+        let proxy = logging(&Setup::before(&[replica.address()]), &file, "").start();
+        assert_eq!(get(&proxy, "/").await, StatusCode::INTERNAL_SERVER_ERROR);
+        let line = lines_after(&proxy, 1, &file).await.remove(0);
+        assert_eq!(line["reason"], "first_accepted", "{line}");
     });
 }
 

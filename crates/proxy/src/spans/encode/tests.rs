@@ -60,7 +60,7 @@ fn a_request_is_a_span_of_kind_server_and_its_attempt_a_child_of_kind_client() {
          curtail.upstream: accounts\n\
          curtail.class: interactive\n\
          curtail.attempts: 1\n\
-         curtail.reason: first_good\n\
+         curtail.reason: first_accepted\n\
          http.response.status_code: 200\n"
     );
     assert_eq!(
