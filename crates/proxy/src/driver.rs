@@ -9,6 +9,7 @@
 //! loads and a full budget; after a panic its group is a fresh one too. The requests of the old machine continue
 //! without a policy, because the loads of the fresh one do not count their attempts.
 
+mod broken_log;
 mod circuit;
 mod health;
 mod in_flight_limit;
@@ -29,6 +30,7 @@ use crate::snapshot::ProcessState;
 use crate::switchback::Switchback;
 use crate::trail::Trail;
 use arc_swap::ArcSwap;
+use broken_log::BrokenResponseLog;
 use curtail_http::clock::Clock;
 use curtail_http::pool::Pool;
 use curtail_policy::journal::Entry;
@@ -40,14 +42,10 @@ use curtail_units::{Duration, Instant, Ratio, Rng};
 use in_flight_limit::InFlightLimit;
 pub(crate) use in_flight_limit::{InFlightSnapshot, UpstreamFull};
 use membership::{Membership, Sources};
-use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
 /// Effects with their reasons, in the order in which they were decided.
 pub(crate) type Effects = Vec<Decided<Effect, Reason>>;
-
-/// Time between two lines about invalid responses of an upstream's replicas.
-const BROKEN_LOG_INTERVAL: Duration = Duration::from_secs(60);
 
 #[derive(Debug)]
 pub(crate) struct Upstream {
@@ -73,8 +71,7 @@ pub(crate) struct Upstream {
     pub(crate) group: Option<Arc<Group>>,
     pub(crate) in_flight_limit: InFlightLimit,
     pub(crate) check_permits: CheckPermits,
-    /// When the log last said that a replica sent no valid response, in nanoseconds; 0: never.
-    broken_logged_ns: AtomicU64,
+    broken_log: BrokenResponseLog,
     root: Mutex<Root>,
 }
 
@@ -156,7 +153,7 @@ impl Upstream {
             group,
             in_flight_limit: InFlightLimit::new(config.in_flight_max),
             check_permits: CheckPermits::default(),
-            broken_logged_ns: AtomicU64::default(),
+            broken_log: BrokenResponseLog::default(),
             root: Mutex::new(root),
         };
         let mut root = upstream.lock();
@@ -182,14 +179,6 @@ impl Upstream {
             Some(auto) => auto.holdout_ratio(),
             None => self.configured_holdout,
         }
-    }
-
-    /// Whether the log says now that a replica sent no valid response: once in [`BROKEN_LOG_INTERVAL`].
-    pub(crate) fn warns_of_broken_response(&self, now: Instant) -> bool {
-        let now = now.as_ns().max(1);
-        let last = self.broken_logged_ns.load(Relaxed);
-        let is_due = last == 0 || now >= last + BROKEN_LOG_INTERVAL.as_ns();
-        is_due && self.broken_logged_ns.compare_exchange(last, now, Relaxed, Relaxed).is_ok()
     }
 
     /// Records the end of a request, in the metrics and in the measurements of holdout and dry run.

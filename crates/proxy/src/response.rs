@@ -13,16 +13,16 @@ use crate::worker::Worker;
 use bytes::{Bytes, BytesMut};
 use curtail_http::forwarding;
 use curtail_http::head::{Known, ResponseHead};
-use curtail_http::http1;
 use curtail_http::pool::{self, ResponseBody};
 use curtail_http::progress::ProgressTimer;
 use curtail_http::replay::Replay;
-use curtail_http::trailers;
+use curtail_http::{http1, trailers};
 use curtail_policy::{AttemptId, Event, Failure, Reason};
 use curtail_units::Instant;
 use http::{HeaderMap, StatusCode};
 use http_body::{Body, Frame, SizeHint};
 use http_body_util::BodyExt as _;
+use std::fmt::Display;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, ready};
@@ -168,30 +168,23 @@ impl Completion {
 
     /// The response has ended: complete, or broken off by the replica.
     pub(crate) fn end(&mut self, whole: bool) {
-        if self.is_over() {
-            return;
-        }
-        let attempt = self.attempt;
-        let now = self.driver.handle(Event::Ended { attempt, whole }, &mut Effects::new());
         if whole {
-            self.finish(now, AttemptEnd::Responded, None, self.status());
+            self.end_whole(None);
         } else {
-            self.warn_of_broken(now);
-            let (end, error) = (AttemptEnd::Failed(Failure::Broken), Failure::Broken.name());
-            self.finish(now, end, Some(error), ResponseClass::Incomplete);
+            self.break_off(&"the body of the response did not end");
         }
     }
 
-    fn warn_of_broken(&self, now: Instant) {
-        let attempts = self.trail.as_ref().map(|trail| &trail.attempts);
-        let attempt = attempts.and_then(|attempts| attempts.get(self.attempt.index()));
-        let replica = attempt.map(|attempt| &*attempt.replica.address);
-        let upstream = &self.driver.upstream;
-        if upstream.warns_of_broken_response(now) {
-            tracing::warn!(upstream = %upstream.name, replica, "a replica broke off its response; further ones within a minute are counted, and logged at level debug");
-        } else {
-            tracing::debug!(upstream = %upstream.name, replica, "a replica broke off its response");
-        }
+    /// The replica has broken off its response, with this error.
+    pub(crate) fn break_off(&mut self, error: &dyn Display) {
+        let Some(trail) = &self.trail else { return };
+        let attempt = self.attempt;
+        let now = self.driver.handle(Event::Ended { attempt, whole: false }, &mut Effects::new());
+        let replica = trail.attempts.get(attempt.index()).map(|sent| &*sent.replica.address);
+        self.driver.upstream.log_broken_response(now, replica, error);
+        let broken = Failure::Broken;
+        let response = ResponseClass::Incomplete;
+        self.finish(now, AttemptEnd::Failed(broken), Some(broken.name()), response);
     }
 
     /// Ends the request with a response of the proxy in place of the replica's, which is discarded.
@@ -207,12 +200,16 @@ impl Completion {
 
     /// Ends the request with an error of the proxy, which cannot use the complete response of the replica.
     pub(crate) fn end_with_error(&mut self, error: &'static str) {
+        self.end_whole(Some(error));
+    }
+
+    fn end_whole(&mut self, error: Option<&'static str>) {
         if self.is_over() {
             return;
         }
         let attempt = self.attempt;
         let now = self.driver.handle(Event::Ended { attempt, whole: true }, &mut Effects::new());
-        self.finish(now, AttemptEnd::Responded, Some(error), self.status());
+        self.finish(now, AttemptEnd::Responded, error, self.status());
     }
 
     fn status(&self) -> ResponseClass {
@@ -352,13 +349,16 @@ impl Streamed {
         self.frames += 1;
         let data = frame.as_ref().and_then(|frame| frame.as_ref().ok()?.data_ref());
         self.completion.body(data.map_or(0, Bytes::len));
-        let through = match &frame {
-            None => Some(true),
-            Some(Err(_)) => Some(false),
-            Some(Ok(_)) => self.body.is_end_stream().then_some(true),
+        let is_last = match &frame {
+            None => true,
+            Some(Err(error)) => {
+                self.completion.break_off(error);
+                true
+            }
+            Some(Ok(_)) => self.body.is_end_stream(),
         };
-        if let Some(whole) = through {
-            self.completion.end(whole);
+        if is_last {
+            self.completion.end(true);
             LeafPermit::finish(self.permit.take());
         }
         let frame = frame.map(|frame| match frame.map_err(BodyError::Replica)?.into_data() {

@@ -272,8 +272,9 @@ impl Exchange {
                     self.trail.responded(attempt, now, response.head.status);
                 }
                 if outcome != Outcome::Good {
-                    let (name, status) = (&self.driver.upstream.name, response.head.status);
-                    tracing::debug!(upstream = %name, %status, ?outcome, "attempt got no good response");
+                    let (upstream, replica) = (&*self.driver.upstream.name, self.address(index));
+                    let status = response.head.status;
+                    tracing::debug!(upstream, replica, %status, ?outcome, "attempt got no good response");
                 }
                 self.attempts[index] = Attempt::Buffered(Box::new(response));
                 Event::Responded { attempt, outcome }
@@ -284,14 +285,7 @@ impl Exchange {
                 Event::Failed { attempt, failure: Failure::Broken }
             }
             Err(error) => {
-                let upstream = &self.driver.upstream.name;
-                // A failed connection and a limit have their own lines.
-                let is_broken = error.kind() == ExchangeErrorKind::Broken;
-                if is_broken && self.driver.upstream.warns_of_broken_response(now) {
-                    tracing::warn!(upstream, %error, "a replica sent no valid response; further ones within a minute are counted, and logged at level debug");
-                } else {
-                    tracing::debug!(upstream, %error, "attempt failed");
-                }
+                self.log_failed(index, now, &error);
                 let failure = match error.kind() {
                     ExchangeErrorKind::Limit => Failure::ConnectionLimit,
                     ExchangeErrorKind::NotSent => Failure::NotSent,
@@ -308,6 +302,24 @@ impl Exchange {
         self.trail.attempt_ended(attempt, now, AttemptEnd::Failed(failure));
         self.attempts[index] = Attempt::Gone;
         Event::Failed { attempt, failure }
+    }
+
+    /// The address of the replica of an attempt.
+    fn address(&self, index: usize) -> Option<&str> {
+        self.trail.attempts.get(index).map(|attempt| &*attempt.replica.address)
+    }
+
+    fn log_failed(&self, index: usize, now: Instant, error: &ExchangeError) {
+        let (upstream, replica) = (&self.driver.upstream, self.address(index));
+        if let ExchangeError::Broken { source, .. } = error {
+            // Without the address in its text, the cause is one cause for all replicas.
+            upstream.log_broken_response(now, replica, source);
+        } else if error.kind() == ExchangeErrorKind::Broken {
+            upstream.log_broken_response(now, replica, error);
+        } else {
+            // A failed connection and a limit have their own warnings.
+            tracing::debug!(upstream = upstream.name, replica, %error, "attempt failed");
+        }
     }
 
     fn carry_out(&mut self, now: Instant, effects: &mut Effects) -> Option<Ended> {

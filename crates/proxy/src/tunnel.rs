@@ -87,7 +87,10 @@ impl Tunnel {
                     Err(error) if is_write_timeout(&error) => completion.abandon("client_slow"),
                     Err(_) if lock(&client).has_failed() => completion.abandon("client_gone"),
                     carried => {
-                        completion.end(carried.is_ok());
+                        match carried {
+                            Ok(()) => completion.end(true),
+                            Err(error) => completion.break_off(&error),
+                        }
                         LeafPermit::finish(permit.take());
                     }
                 }

@@ -46,18 +46,34 @@ async fn one_of_three(bad: SocketAddr) {
 }
 
 #[test]
-fn an_invalid_response_is_in_the_log_with_its_reason() {
+fn each_error_of_broken_responses_has_a_warning_with_the_replica() {
     run(async {
-        let invalid = RawReplica::start(|mut wire, record, _| async move {
-            record.read(&mut wire).await;
-            wire.send("SPDY/9 200 OK\r\n\r\n").await;
+        let broken = RawReplica::start(|mut wire, record, _| async move {
+            let Some(request) = record.read(&mut wire).await else { return };
+            match request.head.request().1 {
+                "/invalid" => wire.send("SPDY/9 200 OK\r\n\r\n").await,
+                "/none" => {}
+                _ => wire.send("HTTP/1.1 200 OK\r\ncontent-length: 1000000\r\n\r\nhalf").await,
+            }
         })
         .await;
-        let proxy = Setup::before(&[invalid.address()]).start();
-        let mut client = Client::connect(proxy.address(), Version::HTTP_11).await;
-        assert_eq!(client.get("/").await.status, StatusCode::BAD_GATEWAY);
-        let address = invalid.address().to_string();
-        crate::logs::until(&["WARN", "no valid response", &address, "not a valid HTTP/1.1"]).await;
+        let proxy = Setup::before(&[broken.address()]).upstream("retry: false").start();
+        for path in ["/invalid", "/invalid", "/none", "/half"] {
+            let mut wire = Wire::connect(proxy.address()).await;
+            wire.send(format!("GET {path} HTTP/1.1\r\nhost: h\r\n\r\n")).await;
+            // `/half` has no whole response.
+            drop(wire.read_message().await);
+        }
+        let replica = format!("replica=\"{}\"", broken.address());
+        let warning = ["WARN", "no complete and valid response", "upstream=\"service\"", &replica];
+        for error in [
+            "not a valid HTTP/1.1 message",
+            "closed before the first byte of the response",
+            "closed before the message was complete",
+        ] {
+            crate::logs::until(&[&warning[..], &[error]].concat()).await;
+        }
+        assert_eq!(crate::logs::find_all(&warning).len(), 3);
     });
 }
 
