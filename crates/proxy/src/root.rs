@@ -325,9 +325,13 @@ impl Exchange {
     fn carry_out(&mut self, now: Instant, effects: &mut Effects) -> Option<Ended> {
         let mut ended = None;
         for decided in effects.drain(..) {
+            let is_discard = self.is_discard(decided.effect);
             if let Err(impossible) = self.carry_out_one(now, &decided, &mut ended) {
                 self.driver.fail_open(impossible);
                 break;
+            }
+            if is_discard {
+                continue;
             }
             let metrics = &self.driver.upstream.metrics;
             match self.trail.cancelled_by_fan_out() {
@@ -339,6 +343,12 @@ impl Exchange {
             }
         }
         ended
+    }
+
+    /// Whether an effect only discards a response: the attempt was complete, and is not cancelled.
+    fn is_discard(&self, effect: Effect) -> bool {
+        let Effect::Cancel { attempt } = effect else { return false };
+        matches!(self.attempts.get(attempt.index()), Some(Attempt::Buffered(_)))
     }
 
     /// # Errors

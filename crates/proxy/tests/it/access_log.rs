@@ -260,6 +260,9 @@ fn an_attempt_with_a_bad_status_failed_and_a_broken_upload_is_no_failure_of_a_re
         assert_eq!(upload.response().await.head.status(), 400);
 
         let lines = lines_after(&proxy, 2, &file).await;
+        let metrics = proxy.metrics().await;
+        let lost = metrics.sum("curtail_attempts_cancelled_total", &[("reason", "lost")]);
+        assert_eq!(lost, 0, "the first attempt was complete: {metrics}");
         let first = &lines[0]["attempts"][0];
         assert_eq!(
             (&first["outcome"], &first["outcome_reason"], &first["status"]),
