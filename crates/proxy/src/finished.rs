@@ -99,8 +99,12 @@ impl Queue {
 }
 
 /// Keeps a finished request until its spans and its line are written, if these are wanted.
-pub(crate) fn record(shared: &Shared, worker: usize, mut trail: Box<Trail>) {
-    let snapshot = shared.snapshot.load();
+pub(crate) fn record(
+    shared: &Shared,
+    snapshot: &Arc<ConfigSnapshot>,
+    worker: usize,
+    mut trail: Box<Trail>,
+) {
     let has_spans = snapshot.spans.is_some() && trail.context.sampled;
     let has_line = snapshot.access_log.is_some() && !trail.is_call;
     if !has_spans && !has_line {
@@ -108,7 +112,7 @@ pub(crate) fn record(shared: &Shared, worker: usize, mut trail: Box<Trail>) {
     }
     // It no longer counts as in flight.
     (trail.limit_permit, trail.upstream_permit) = (None, None);
-    let request = FinishedRequest { trail, snapshot: Arc::clone(&snapshot) };
+    let request = FinishedRequest { trail, snapshot: Arc::clone(snapshot) };
     let mut is_full = shared.process_state.finished.push(worker, request);
     while is_full {
         is_full = write_batch(shared, worker).1;

@@ -63,10 +63,11 @@ impl Worker {
         if self.shared.drain.is_aborting() {
             trail.note_drain_timeout();
         }
-        if let Some(tenants) = &self.shared.snapshot.load().tenants {
+        let snapshot = self.shared.snapshot.load();
+        if let Some(tenants) = &snapshot.tenants {
             tenants.record(self.index, &trail);
         }
-        finished::record(&self.shared, self.index, trail);
+        finished::record(&self.shared, &snapshot, self.index, trail);
     }
 
     /// Logs a malformed request.

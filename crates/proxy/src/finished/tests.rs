@@ -1,4 +1,4 @@
-use super::{BATCH_MAX, MANY, WAITING_BYTES_MAX, record, write_all};
+use super::{BATCH_MAX, MANY, WAITING_BYTES_MAX, write_all};
 use crate::Config;
 use crate::discovery::Discoveries;
 use crate::health::HealthChecks;
@@ -30,6 +30,11 @@ fn shared(keys: &str) -> Shared {
     }
 }
 
+/// Records a request of the only worker.
+fn record(shared: &Shared, trail: Trail) {
+    super::record(shared, &shared.snapshot.load(), 0, Box::new(trail));
+}
+
 const SPANS: &str = "spans: {endpoint: \"http://127.0.0.1:4318\"}";
 
 fn recorded(shared: &Shared) -> u64 {
@@ -44,7 +49,7 @@ fn waiting(shared: &Shared) -> usize {
 fn requests_wait_and_are_written_together() {
     let shared = shared(SPANS);
     let spans = 1 + usual().attempts.len() as u64;
-    (0..BATCH_MAX + 1).for_each(|_| record(&shared, 0, Box::new(usual())));
+    (0..BATCH_MAX + 1).for_each(|_| record(&shared, usual()));
     assert_eq!((waiting(&shared), recorded(&shared)), (BATCH_MAX + 1, 0));
     write_all(&shared);
     assert_eq!((waiting(&shared), recorded(&shared)), (0, spans * (BATCH_MAX as u64 + 1)));
@@ -60,7 +65,7 @@ fn a_worker_with_too_many_requests_writes_some_and_loses_none() {
         let long = "x".repeat(if nth < REQUESTS / 2 { 0 } else { 1 << 14 });
         let request =
             Trail { request_head: trail(get(&format!("/{long}"))).request_head, ..usual() };
-        record(&shared, 0, Box::new(request));
+        record(&shared, request);
         let queue = shared.process_state.finished.lock(0);
         let memory: usize = queue.requests.iter().map(|request| request.trail.memory()).sum();
         assert_eq!(queue.bytes, memory);
@@ -79,7 +84,7 @@ fn the_worker_is_notified_of_the_first_request_and_of_many() {
         notified.poll(&mut Context::from_waker(Waker::noop())).is_ready()
     };
     let notified = (1..=MANY + 1).filter(|_| {
-        record(&shared, 0, Box::new(usual()));
+        record(&shared, usual());
         is_notified()
     });
     assert_eq!(notified.collect::<Vec<_>>(), [1, MANY]);
@@ -94,7 +99,7 @@ fn a_request_of_which_nothing_is_written_does_not_wait() {
     };
     let waits = |keys: &str, trail: Trail| {
         let shared = shared(keys);
-        record(&shared, 0, Box::new(trail));
+        record(&shared, trail);
         waiting(&shared) == 1
     };
     assert!(!waits("", usual()));
@@ -111,16 +116,16 @@ fn a_request_that_waits_is_not_in_flight() {
     let mut trail = usual();
     trail.upstream_permit = Some(Arc::new(gauge.enter()));
     assert_eq!(gauge.get(), 1);
-    record(&shared, 0, Box::new(trail));
+    record(&shared, trail);
     assert_eq!((waiting(&shared), gauge.get()), (1, 0));
 }
 
 #[test]
 fn a_request_is_written_as_the_configuration_wanted_it_when_it_ended() {
     let shared = shared(SPANS);
-    record(&shared, 0, Box::new(usual()));
+    record(&shared, usual());
     let before = shared.snapshot.swap(self::shared("").snapshot.load_full());
-    record(&shared, 0, Box::new(usual()));
+    record(&shared, usual());
     write_all(&shared);
     let spans = 1 + usual().attempts.len() as u64;
     assert_eq!(before.spans.as_ref().expect("a receiver").counts().recorded, spans);
