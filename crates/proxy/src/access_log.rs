@@ -70,9 +70,15 @@ impl AccessLog {
             return;
         }
         let facts = field::Facts { log: self, record, clock };
-        self.buffers.append(worker, |out, second| match &self.config.format {
-            Format::Json => line::write_json((out, second), &facts, &self.config.headers),
-            Format::Text(parts) => line::write_text((out, second), &facts, parts),
+        self.buffers.append(worker, |out, second| {
+            match &self.config.format {
+                Format::Json => line::write_json((out, second), &facts, &self.config.headers),
+                Format::Text(parts) => line::write_text((out, second), &facts, parts),
+            }
+            #[cfg(test)]
+            record.trail.iter().for_each(|trail| {
+                crate::guard::planted::strike_encoder(&trail.request_head);
+            });
         });
     }
 }

@@ -12,7 +12,6 @@ use crate::worker::{Shared, Worker};
 use curtail_http::precise_timer::PreciseTimer;
 use curtail_units::Duration;
 use std::collections::VecDeque;
-use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use tokio::sync::Notify;
 
@@ -152,18 +151,11 @@ fn write_batch(shared: &Shared, worker: usize) -> (usize, bool) {
     let (batch, is_full) = shared.process_state.finished.take_batch(worker);
     let clock = &shared.process_state.clock;
     for FinishedRequest { trail, snapshot } in &batch {
-        let written = catch_unwind(AssertUnwindSafe(|| {
-            if let Some(sink) = &snapshot.spans {
-                sink.record(trail, clock);
-            }
-            if let Some(log) = &snapshot.access_log {
-                log.record_request(worker, trail, clock);
-            }
-        }));
-        if written.is_err() {
-            tracing::error!(
-                "a request has no span or no line in the access log: its encoder panicked"
-            );
+        if let Some(sink) = &snapshot.spans {
+            sink.record(trail, clock);
+        }
+        if let Some(log) = &snapshot.access_log {
+            log.record_request(worker, trail, clock);
         }
     }
     (batch.len(), is_full)

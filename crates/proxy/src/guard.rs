@@ -1,11 +1,13 @@
-//! Fail open: a machine that panics, or makes an impossible decision, never stops the service.
+//! Fail open: a machine or an encoder that panics, or a machine that makes an impossible decision, never stops the service.
 //!
 //! The guard counts and logs the panic, and the driver replaces the machine, because its state may be inconsistent.
 //! The requests of the old machine pass straight through ([`crate::root`], [`crate::leaf`], [`crate::fan_out`]).
-//! **Limits**: one log line per machine in [`LOG_INTERVAL`]. If a machine panics at every request, only its policies
-//! are lost. These panics print nothing to standard error.
+//! A span or a line of the access log whose encoder panics is not written ([`encode`]); its buffer counts it.
+//! **Limits**: one log line per machine, and one for all encoders, in [`LOG_INTERVAL`]. If a machine panics at every
+//! request, only its policies are lost. These panics print nothing to standard error.
 
 use crate::metrics::ProcessMetrics;
+use curtail_http::accept::WarnLimit;
 use curtail_policy::{Event, GatherEvent, LeafEvent, UpstreamEvent};
 use curtail_units::{Duration, Instant};
 use std::backtrace::{Backtrace, BacktraceStatus};
@@ -57,18 +59,13 @@ impl Guard {
 
     /// Runs a step of the machine; [`None`] when it panicked and must be replaced.
     pub(crate) fn run<T>(&self, now: Instant, step: Step, run: impl FnOnce() -> T) -> Option<T> {
-        IS_GUARDED.set(true);
-        let ran = catch_unwind(AssertUnwindSafe(|| {
+        let ran = catch(|| {
             let ran = run();
             #[cfg(test)]
             planted::strike(&self.machine, &step);
             ran
-        }));
-        IS_GUARDED.set(false);
-        if ran.is_err() {
-            self.report(now, step, &MESSAGE.take());
-        }
-        ran.ok()
+        });
+        ran.inspect_err(|message| self.report(now, step, message)).ok()
     }
 
     /// Counts and logs a broken invariant.
@@ -85,6 +82,34 @@ impl Guard {
             );
         }
     }
+}
+
+/// Appends a record to a buffer. If the encoder panics, nothing is appended, the log has the panic, and the result is false.
+pub(crate) fn encode(
+    record: &'static str,
+    buffer: &mut Vec<u8>,
+    write: impl FnOnce(&mut Vec<u8>),
+) -> bool {
+    static LOGGED: WarnLimit = WarnLimit::new();
+    let begin = buffer.len();
+    let Err(message) = catch(|| write(buffer)) else { return true };
+    buffer.truncate(begin);
+    if LOGGED.is_due() {
+        tracing::error!(
+            record,
+            "an encoder panicked, so the record is not written, and further ones are counted; this is a defect of Curtail, please report it: {message}"
+        );
+    }
+    false
+}
+
+/// # Errors
+/// The message of the panic, if `run` panics.
+fn catch<T>(run: impl FnOnce() -> T) -> Result<T, String> {
+    IS_GUARDED.set(true);
+    let ran = catch_unwind(AssertUnwindSafe(run));
+    IS_GUARDED.set(false);
+    ran.map_err(|_| MESSAGE.take())
 }
 
 impl DefectLog {

@@ -13,6 +13,7 @@ pub(crate) mod export;
 pub(crate) mod prepared;
 pub(crate) mod receiver;
 
+use crate::guard;
 use crate::trail::Trail;
 use bytes::Bytes;
 use curtail_http::clock::Clock;
@@ -85,6 +86,8 @@ curtail_metrics::counters! {
         sent: Counter,
         /// Never written, because the buffers were full.
         dropped: Counter,
+        /// Never written, because the encoder panicked.
+        encoder_panicked: Counter,
         /// Given up after retries, or at the end of the process.
         undelivered: Counter,
         /// Rejected by the receiver.
@@ -114,7 +117,15 @@ impl SpanSink {
         }
         let Shard { chunk, scratch } = &mut *shard;
         let tenant_header = self.tenant_header.as_deref();
-        Encoder { out: &mut chunk.bytes, scratch, clock, tenant_header }.trail(trail);
+        let is_written = guard::encode("span", &mut chunk.bytes, |out| {
+            Encoder { out, scratch, clock, tenant_header }.trail(trail);
+            #[cfg(test)]
+            guard::planted::strike_encoder(&trail.request_head);
+        });
+        if !is_written {
+            self.counters.encoder_panicked.add(spans);
+            return;
+        }
         chunk.spans += spans;
         self.counters.recorded.add(spans);
         if chunk.is_full() && self.hand_over(chunk) {

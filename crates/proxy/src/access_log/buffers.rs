@@ -6,6 +6,7 @@
 //! dropped before they are encoded, and counted.
 
 use super::line::SecondText;
+use crate::guard;
 use curtail_metrics::Counter;
 use curtail_units::{Duration, Instant};
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
@@ -58,6 +59,8 @@ curtail_metrics::counters! {
         buffer_full: Counter,
         /// Dropped, because the file could not be written.
         write_failed: Counter,
+        /// Dropped, because the encoder panicked.
+        encoder_panicked: Counter,
     }
 }
 
@@ -90,8 +93,11 @@ impl LineBuffers {
             return;
         }
         let Lines { bytes, count, second } = &mut *lines;
-        write(bytes, second);
-        *count += 1;
+        if guard::encode("line of the access log", bytes, |bytes| write(bytes, second)) {
+            *count += 1;
+        } else {
+            self.counters.encoder_panicked.add(1);
+        }
     }
 
     /// The number of a further writer.
@@ -123,6 +129,13 @@ impl LineBuffers {
         for buffer in &self.by_worker {
             lock(&buffer.0).bytes.shrink_to_fit();
         }
+    }
+
+    /// The lines that wait, as text.
+    #[cfg(test)]
+    pub(crate) fn text(&self) -> String {
+        let bytes = self.by_worker.iter().flat_map(|buffer| lock(&buffer.0).bytes.clone());
+        String::from_utf8(bytes.collect()).expect("lines are UTF-8")
     }
 
     /// Swaps the buffers for those of `batch`, which are empty; does nothing if another writer is current.

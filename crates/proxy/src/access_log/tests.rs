@@ -313,7 +313,8 @@ fn full_buffers_drop_lines_and_count_them() {
     assert!((8 << 20..(8 << 20) + 4_096).contains(&lines.len()), "{}", lines.len());
     assert!(lines.lines().all(|line| serde_json::from_str::<Value>(line).is_ok()));
     assert!(logger.logs(&trail), "there is room again");
-    let expected = AccessLogCounts { written: 0, buffer_full: 1, write_failed: 0 };
+    let expected =
+        AccessLogCounts { written: 0, buffer_full: 1, write_failed: 0, encoder_panicked: 0 };
     assert_eq!(logger.buffers.counts(), expected);
 }
 

@@ -1,6 +1,7 @@
 use super::{BATCH_MAX, MANY, WAITING_BYTES_MAX, write_all};
 use crate::Config;
 use crate::discovery::Discoveries;
+use crate::guard::planted::ENCODER_PANICS;
 use crate::health::HealthChecks;
 use crate::snapshot::{ConfigSnapshot, ProcessState};
 use crate::spans::sample::{get, trail, usual};
@@ -129,4 +130,25 @@ fn a_request_is_written_as_the_configuration_wanted_it_when_it_ended() {
     write_all(&shared);
     let spans = 1 + usual().attempts.len() as u64;
     assert_eq!(before.spans.as_ref().expect("a receiver").counts().recorded, spans);
+}
+
+#[test]
+fn a_request_whose_encoders_panic_costs_only_its_own_spans_and_line() {
+    let shared = shared(&format!("{SPANS}\naccess_log: {{file: f}}"));
+    for path in ["/before", ENCODER_PANICS, "/after"] {
+        let request_head = trail(get(path)).request_head;
+        record(&shared, Trail { request_head, ..usual() });
+    }
+    write_all(&shared);
+    let spans = 1 + usual().attempts.len() as u64;
+    let counts = shared.snapshot.load().spans.as_ref().expect("a receiver").counts();
+    assert_eq!((counts.recorded, counts.encoder_panicked), (2 * spans, spans));
+    let buffers = &shared.process_state.access_lines;
+    assert_eq!(buffers.counts().encoder_panicked, 1);
+    let lines = buffers.text();
+    let paths = lines.lines().map(|line| {
+        let line: serde_json::Value = serde_json::from_str(line).expect("JSON");
+        line["path"].as_str().expect("a path").to_owned()
+    });
+    assert_eq!(paths.collect::<Vec<_>>(), ["/before", "/after"]);
 }

@@ -1,7 +1,11 @@
-//! Panics and impossible effects that tests plant in machines.
+//! Panics and impossible effects that tests plant in machines, and panics in encoders.
 
 use super::Step;
+use curtail_http::head::RequestHead;
 use std::sync::{Mutex, PoisonError};
+
+/// The path of requests whose records cannot be encoded.
+pub(crate) const ENCODER_PANICS: &str = "/encoder-panics";
 
 type IsAt = fn(&Step) -> bool;
 
@@ -19,6 +23,11 @@ pub(super) fn strike(machine: &str, step: &Step) {
     if take(machine, step) {
         panic!("planted");
     }
+}
+
+/// Panics if a test asked for this path, after its record was encoded.
+pub(crate) fn strike_encoder(head: &RequestHead) {
+    assert_ne!(head.target.path(), ENCODER_PANICS, "planted");
 }
 
 /// Whether a test has made the machine's next effect impossible.

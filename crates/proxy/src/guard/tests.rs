@@ -1,6 +1,6 @@
 //! Panics planted in each machine: every request still gets a response.
 
-use super::planted::plant;
+use super::planted::{ENCODER_PANICS, plant};
 use super::{DefectLog, Guard, LOG_INTERVAL, Step};
 use crate::driver::{Driver, Effects, SharedParts, Upstream};
 use crate::snapshot::ProcessState;
@@ -568,4 +568,30 @@ fn a_guarded_panic_is_caught_counted_and_kept_for_the_log() {
     assert_eq!(guard.run(Instant::ZERO, Step::Read, || 1), None);
     assert_eq!(guard.run(Instant::ZERO, Step::Read, || 1), Some(1), "once");
     assert_eq!(process.read().invariants_broken, 1);
+}
+
+#[tokio::test]
+async fn a_panic_of_an_encoder_costs_no_request_and_is_counted() {
+    let server = Server::start(1).await;
+    let file = std::env::temp_dir().join(format!("curtail-encoder-{}.log", std::process::id()));
+    let yaml = root_yaml("encoder", &[&server], "retry: false");
+    let proxy = start(&format!("{yaml}\naccess_log: {{file: {}}}", file.display()));
+    let address = proxy.listeners()[0].1;
+    for path in ["/now", ENCODER_PANICS, "/now"] {
+        assert!(is_good(&ask(address, "GET", path).await), "{path}");
+    }
+    let expected = [
+        "curtail_access_log_lines_written_total 2",
+        "curtail_access_log_lines_dropped_total{cause=\"encoder_panicked\"} 1",
+    ];
+    loop {
+        let metrics = admin(&proxy, "/metrics").await;
+        if expected.iter().all(|line| metrics.lines().any(|shown| shown == *line)) {
+            break;
+        }
+        tokio::task::yield_now().await;
+    }
+    let lines = std::fs::read_to_string(&file).expect("the access log");
+    std::fs::remove_file(&file).expect("it is there");
+    assert_eq!((lines.lines().count(), lines.matches("\"path\":\"/now\"").count()), (2, 2));
 }

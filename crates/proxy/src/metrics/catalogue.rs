@@ -355,7 +355,7 @@ catalogue! {
     SPANS_DROPPED = counter(
         "curtail_spans_dropped",
         &["cause"],
-        "Lost spans. `buffer_full`: never written to the buffer. `undelivered`: dropped after retries. `rejected`: rejected by the receiver.",
+        "Lost spans. `buffer_full`: never written to the buffer. `undelivered`: dropped after retries. `rejected`: rejected by the receiver. `encoder_panicked`: a bug of Curtail; the log has it.",
     );
     SPAN_EXPORTS_FAILED = counter("curtail_span_exports_failed", &[], "Failed exports of spans, including retries.");
     ACCESS_LOG_WRITTEN = counter(
@@ -366,7 +366,7 @@ catalogue! {
     ACCESS_LOG_DROPPED = counter(
         "curtail_access_log_lines_dropped",
         &["cause"],
-        "Lines of the access log that were dropped. `buffer_full`: the file could not keep up. `write_failed`: the file could not be written, for example because the disk is full.",
+        "Lines of the access log that were dropped. `buffer_full`: the file could not keep up. `write_failed`: the file could not be written, for example because the disk is full. `encoder_panicked`: a bug of Curtail; the log has it.",
     );
     JOURNAL_LOST = counter(
         "curtail_journal_entries_lost",

@@ -276,6 +276,7 @@ impl Snapshot {
                 ("buffer_full", spans.dropped),
                 ("undelivered", spans.undelivered),
                 ("rejected", spans.rejected),
+                ("encoder_panicked", spans.encoder_panicked),
             ];
             let dropped = causes.map(|(cause, count)| ([("cause", cause)], count));
             out.add(&table::SPANS_DROPPED, dropped);
@@ -283,7 +284,11 @@ impl Snapshot {
         }
         if let Some(log) = &self.access_log {
             out.add(&table::ACCESS_LOG_WRITTEN, [([], log.written)]);
-            let causes = [("buffer_full", log.buffer_full), ("write_failed", log.write_failed)];
+            let causes = [
+                ("buffer_full", log.buffer_full),
+                ("write_failed", log.write_failed),
+                ("encoder_panicked", log.encoder_panicked),
+            ];
             let dropped = causes.map(|(cause, count)| ([("cause", cause)], count));
             out.add(&table::ACCESS_LOG_DROPPED, dropped);
         }

@@ -182,11 +182,17 @@ fn snapshot() -> Snapshot {
             recorded: 9,
             sent: 5,
             dropped: 1,
+            encoder_panicked: 5,
             undelivered: 2,
             rejected: 3,
             exports_failed: 4,
         }),
-        access_log: Some(AccessLogCounts { written: 7, buffer_full: 8, write_failed: 9 }),
+        access_log: Some(AccessLogCounts {
+            written: 7,
+            buffer_full: 8,
+            write_failed: 9,
+            encoder_panicked: 10,
+        }),
         journal_lost: Some(6),
     }
 }
@@ -335,6 +341,7 @@ fn what_was_counted_of_leaves_listeners_and_the_process_is_shown() {
         curtail_spans_dropped_total{cause="buffer_full"} 1
         curtail_spans_dropped_total{cause="undelivered"} 2
         curtail_spans_dropped_total{cause="rejected"} 3
+        curtail_spans_dropped_total{cause="encoder_panicked"} 5
         curtail_span_exports_failed_total 4
         curtail_journal_entries_lost_total 6
         curtail_policy_invariants_broken_total 1

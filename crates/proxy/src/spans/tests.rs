@@ -1,5 +1,7 @@
 use super::sample::{get, trail, usual};
 use super::{BUFFERED_BYTES_MAX, CHUNK_BYTES, SPARE_CHUNKS_MAX, Settled, SpanSink, decoded, lock};
+use crate::guard::planted::ENCODER_PANICS;
+use crate::trail::Trail;
 use bytes::Bytes;
 use curtail_http::clock::Clock;
 use std::sync::Arc;
@@ -156,4 +158,17 @@ fn the_buffers_of_a_batch_that_was_sent_are_used_again() {
     let many = [(); 2 * SPARE_CHUNKS_MAX].map(|()| send(&mut Vec::new()));
     many.into_iter().for_each(|batch| sink.settle(batch, Settled::GivenUp));
     assert_eq!(spare(), SPARE_CHUNKS_MAX);
+}
+
+#[test]
+fn a_request_whose_encoder_panics_leaves_no_part_of_a_span() {
+    let (sink, clock) = (SpanSink::default(), Clock::start());
+    let request_head = trail(get(ENCODER_PANICS)).request_head;
+    let panics = Trail { request_head, ..usual() };
+    for trail in [&usual(), &panics, &usual()] {
+        sink.record(trail, &clock);
+    }
+    let counts = sink.counts();
+    assert_eq!((counts.recorded, counts.encoder_panicked), (4, 2));
+    assert_eq!(take_all(&sink).len(), 4);
 }
