@@ -42,6 +42,8 @@ pub(crate) struct AccessRecord<'a> {
     /// Absent: the request is malformed, so nothing is known of it.
     trail: Option<&'a Trail>,
     end: RequestEnd,
+    /// The explanation of the error; absent: the name of the error says all.
+    error_detail: Option<&'a str>,
     /// The number that decides whether the request is in the sample.
     draw: u64,
 }
@@ -87,11 +89,18 @@ impl<'a> AccessRecord<'a> {
     pub(crate) fn of_request(trail: &'a Trail, end: RequestEnd) -> Self {
         let id = trail.context.trace_id.iter();
         let draw = id.fold(0_u64, |draw, byte| draw.rotate_left(8) ^ u64::from(*byte));
-        Self { client: &trail.client, trail: Some(trail), end, draw }
+        let error_detail = trail.error_detail.as_deref();
+        Self { client: &trail.client, trail: Some(trail), end, error_detail, draw }
     }
 
-    pub(crate) const fn of_malformed(client: &'a Client, end: RequestEnd, draw: u64) -> Self {
-        Self { client, trail: None, end, draw }
+    /// A request that is malformed for the reason `why`.
+    pub(crate) const fn of_malformed(
+        client: &'a Client,
+        end: RequestEnd,
+        (why, draw): (&'a str, u64),
+    ) -> Self {
+        let error_detail = if why.is_empty() { None } else { Some(why) };
+        Self { client, trail: None, end, error_detail, draw }
     }
 
     /// The time from the headers of the request to its end.

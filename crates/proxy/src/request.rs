@@ -455,6 +455,7 @@ fn respond_itself(
     let facts = RequestFacts { client: &client, head: &head, trace_id: &trace_id };
     let response = match response {
         OwnResponse::Fault(Fault { status, error, why }) => {
+            trail.error_detail = (!why.is_empty()).then(|| why.into());
             record_own(worker, None, trail, (Some(status), Some(error)));
             own(status, error, why)
         }

@@ -160,6 +160,6 @@ fn reject(worker: &Worker, client: &Client, fault: Fault) -> (ResponseHead, Rela
         client.metrics.timed_out.add(&ClientTimeout::Header, 1);
     }
     client.metrics.malformed.add(1);
-    worker.log_malformed(client, (fault.status, fault.error));
+    worker.log_malformed(client, fault);
     own(fault.status, fault.error, fault.why)
 }

@@ -15,11 +15,10 @@ use crate::trace_context::{self, SpanId, TraceContext};
 use crate::trail::{RequestEnd, Trail};
 use arc_swap::ArcSwap;
 use curtail_http::drain::DrainSignal;
-use curtail_http::head::Fields;
+use curtail_http::head::{Fault, Fields};
 use curtail_http::timers::Timers;
 use curtail_http::websocket;
 use curtail_units::{Ratio, Rng};
-use http::StatusCode;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use tokio::sync::Semaphore;
 
@@ -71,21 +70,21 @@ impl Worker {
     }
 
     /// Logs a malformed request.
-    pub(crate) fn log_malformed(
-        &self,
-        client: &Client,
-        (status, error): (StatusCode, &'static str),
-    ) {
+    pub(crate) fn log_malformed(&self, client: &Client, fault: Fault) {
         if let Some(log) = &self.shared.snapshot.load().access_log {
             let clock = &self.shared.process_state.clock;
             let end = RequestEnd {
                 at: clock.now(),
-                status: Some(status),
-                error: Some(error),
+                status: Some(fault.status),
+                error: Some(fault.error),
                 reason: None,
             };
             let draw = self.rng().next_u64();
-            log.record(self.index, &AccessRecord::of_malformed(client, end, draw), clock);
+            log.record(
+                self.index,
+                &AccessRecord::of_malformed(client, end, (fault.why, draw)),
+                clock,
+            );
         }
     }
 

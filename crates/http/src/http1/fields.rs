@@ -74,13 +74,13 @@ pub(super) fn end_of_fields(read: &[u8], searched: usize) -> Option<usize> {
 
 pub(super) const fn complaint(error: httparse::Error) -> &'static str {
     match error {
-        httparse::Error::HeaderName => "a field has no valid name",
-        httparse::Error::HeaderValue => "a field has no valid value",
-        httparse::Error::NewLine => "a line does not end as it should",
-        httparse::Error::Status => "its status is no status",
-        httparse::Error::Token => "its first line is none of HTTP/1.1",
+        httparse::Error::HeaderName => "the name of a header is not valid",
+        httparse::Error::HeaderValue => "the value of a header has a control character",
+        httparse::Error::NewLine => "a line does not end with CRLF",
+        httparse::Error::Status => "the status line is not valid",
+        httparse::Error::Token => "the request line or status line is not valid",
         httparse::Error::TooManyHeaders => "it has too many fields",
-        httparse::Error::Version => "it is of another version",
+        httparse::Error::Version => "the version is not HTTP/1.0 or HTTP/1.1",
     }
 }
 

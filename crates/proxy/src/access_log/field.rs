@@ -134,7 +134,7 @@ impl<'a> Facts<'a> {
             }),
             Field::Status => Value::Count(end.status?.as_u16().into()),
             Field::Error => Value::Word(end.error?),
-            Field::ErrorDetail => text(trail?.error_detail.as_deref()?),
+            Field::ErrorDetail => text(self.record.error_detail?),
             Field::Reason => Value::Word(end.reason.as_ref().map(Reason::name).or(end.error)?),
             Field::DurationMs => Value::Duration(self.record.duration()?),
             Field::FirstByteMs => {

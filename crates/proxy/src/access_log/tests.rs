@@ -290,14 +290,18 @@ fn a_malformed_request_has_a_line() {
     let logger = Logger::new("");
     let status = Some(StatusCode::BAD_REQUEST);
     let end = RequestEnd { at: ms(3), status, error: Some("bad_request"), reason: None };
-    logger.log.record(0, &AccessRecord::of_malformed(&client(), end, 1), &Clock::start());
+    logger.log.record(
+        0,
+        &AccessRecord::of_malformed(&client(), end, ("no host", 1)),
+        &Clock::start(),
+    );
     let mut line: Value = serde_json::from_str(&logger.take()).expect("JSON");
     line["time"].take();
     assert_eq!(
         line,
         json!({
             "time": null, "client": "192.0.2.7", "listener": "in", "scheme": "http", "status": 400,
-            "error": "bad_request", "reason": "bad_request",
+            "error": "bad_request", "error_detail": "no host", "reason": "bad_request",
         })
     );
 }

@@ -156,6 +156,7 @@ fn disconnects_rejections_and_upgrades_have_a_line_when_they_end() {
         assert_eq!(malformed.response().await.head.status(), 400);
         let line = lines_after(&proxy, 2, &file).await.remove(1);
         assert_eq!((&line["status"], &line["error"]), (&json!(400), &json!("bad_request")));
+        assert_eq!(line["error_detail"], "a line does not end with CRLF", "{line}");
         assert_eq!((line.get("method"), line.get("attempts")), (None, None), "{line}");
 
         let mut broken = Wire::connect(proxy.address()).await;

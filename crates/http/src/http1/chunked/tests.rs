@@ -77,9 +77,9 @@ fn a_body_is_the_same_in_whatever_pieces_it_comes() {
 #[test]
 fn what_is_no_body_is_refused_in_whatever_pieces_it_comes() {
     const LONGER: &str = "a chunk is longer than its size";
-    const LINE: &str = "a line does not end as it should";
-    const NAME: &str = "a field has no valid name";
-    const VALUE: &str = "a field has no valid value";
+    const LINE: &str = "a line does not end with CRLF";
+    const NAME: &str = "the name of a header is not valid";
+    const VALUE: &str = "the value of a header has a control character";
     for (body, why) in [
         ("\r\n", BAD_SIZE),
         (";a\r\n", BAD_SIZE),

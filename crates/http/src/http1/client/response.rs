@@ -88,7 +88,7 @@ fn parse(read: &[u8]) -> Result<Option<(usize, Version, ResponseHead)>, Error> {
         return Ok(None);
     };
     let status =
-        StatusCode::from_u16(code).map_err(|_| Error::Malformed("its status is no status"))?;
+        StatusCode::from_u16(code).map_err(|_| Error::Malformed("the status line is not valid"))?;
     let version = if minor == 0 { Version::HTTP_10 } else { Version::HTTP_11 };
     let fields = Fields::parsed(&read[..end], parsed.headers);
     Ok(Some((end, version, ResponseHead { status, fields })))

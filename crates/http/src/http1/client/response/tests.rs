@@ -105,10 +105,10 @@ fn a_response_has_begun_with_its_first_byte_and_with_any_interim_one() {
 
 #[test]
 fn what_is_no_head_is_refused_in_whatever_pieces_it_comes() {
-    const STATUS: &str = "its status is no status";
-    const NAME: &str = "a field has no valid name";
-    const VALUE: &str = "a field has no valid value";
-    const VERSION: &str = "it is of another version";
+    const STATUS: &str = "the status line is not valid";
+    const NAME: &str = "the name of a header is not valid";
+    const VALUE: &str = "the value of a header has a control character";
+    const VERSION: &str = "the version is not HTTP/1.0 or HTTP/1.1";
     for (head, why) in [
         ("HTTP/2.0 200 OK\r\n\r\n", VERSION),
         // Rejected at once: there may be no empty line.
@@ -142,7 +142,7 @@ fn what_is_no_head_is_refused_in_whatever_pieces_it_comes() {
         // Two fields for those who take a carriage return alone for the end of a line.
         ("HTTP/1.1 200 OK\r\na: 1\rcontent-length: 5\r\n\r\n", VALUE),
         ("HTTP/1.1 200 OK\r\na: 1\r\r\n\r\n", VALUE),
-        ("HTTP/1.1 200 OK\r\na: 1\r\n\r\r\n\n", "a line does not end as it should"),
+        ("HTTP/1.1 200 OK\r\na: 1\r\n\r\r\n\n", "a line does not end with CRLF"),
         ("\r\n\r\nHTTP/1.1 200 OK\r\n\r\n", "its head has an empty line within"),
         (
             "HTTP/1.1 100 Continue\r\n\r\n\r\n\r\nHTTP/1.1 200 OK\r\n\r\n",
