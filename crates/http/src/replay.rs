@@ -21,15 +21,18 @@ pub enum ClientFault {
     /// The client paused for too long.
     #[error("the request body paused for too long")]
     Slow,
-    /// The client's connection or stream broke, or its body is malformed.
-    #[error("the request body broke off")]
+    /// The client closed its connection, or reset its stream.
+    #[error("the client has gone before the end of the request body")]
+    Gone,
+    /// The body is malformed.
+    #[error("the request body is malformed")]
     Broken,
 }
 
 impl ClientFault {
-    fn broken(error: &dyn std::error::Error) -> Self {
+    fn new(error: &dyn std::error::Error, is_gone: bool) -> Self {
         tracing::debug!(%error, "a request body broke off");
-        Self::Broken
+        if is_gone { Self::Gone } else { Self::Broken }
     }
 }
 
@@ -348,12 +351,12 @@ impl Body for ClientBody {
         cx: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, ClientFault>>> {
         match &mut *self {
-            Self::Http1(body) => {
-                Pin::new(body).poll_frame(cx).map_err(|error| ClientFault::broken(&error))
-            }
-            Self::Http2(body) => {
-                Pin::new(body).poll_frame(cx).map_err(|error| ClientFault::broken(&error))
-            }
+            Self::Http1(body) => Pin::new(body).poll_frame(cx).map_err(|error| {
+                ClientFault::new(&error, matches!(error, http1::Error::Incomplete(_)))
+            }),
+            Self::Http2(body) => Pin::new(body)
+                .poll_frame(cx)
+                .map_err(|error| ClientFault::new(&error, error.is_gone())),
         }
     }
 

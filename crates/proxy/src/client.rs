@@ -8,12 +8,17 @@
 
 use crate::config::{ClientRange, Scheme};
 use crate::leaf::Leaf;
-use crate::metrics::ListenerMetrics;
+use crate::metrics::{ClientTimeout, ListenerMetrics};
 use curtail_http::head::{Known, RequestHead};
 use curtail_http::proxy_protocol::ConnectionAddresses;
+use curtail_policy::Reason;
 use std::borrow::Cow;
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+
+/// The error of a request whose client was too slow to send it, or to read the response.
+pub(crate) const CLIENT_SLOW: &str = "client_slow";
 
 /// The client's side of a request's connection.
 #[derive(Debug)]
@@ -34,9 +39,22 @@ pub(crate) struct Client {
     /// The name of the listener.
     pub(crate) listener: String,
     pub(crate) metrics: Arc<ListenerMetrics>,
+    /// Whether the connection of HTTP/2 was closed because the client did not read for `limits.write_timeout`.
+    pub(crate) has_write_timeout: AtomicBool,
 }
 
 impl Client {
+    /// Counts that the connection of HTTP/2 is closed because the client does not read.
+    pub(crate) fn count_write_timeout(&self) {
+        self.metrics.timed_out.add(&ClientTimeout::Write, 1);
+        self.has_write_timeout.store(true, Relaxed);
+    }
+
+    /// The error of a request that ends with its connection or stream.
+    pub(crate) fn end_error(&self) -> &'static str {
+        if self.has_write_timeout.load(Relaxed) { CLIENT_SLOW } else { Reason::ClientGone.name() }
+    }
+
     /// The address of the client of a request: that of the connection or, behind trusted proxies, the last one of
     /// `x-forwarded-for` that is no trusted proxy. Clients on Unix sockets without such a field have none.
     pub(crate) fn origin(&self, head: &RequestHead) -> Option<IpAddr> {

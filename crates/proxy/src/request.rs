@@ -1,5 +1,7 @@
 //! One request of a client: its route, class, admission, upstream and response.
 
+mod last_hop;
+
 use crate::client::Client;
 use crate::driver::Upstream;
 use crate::fan_out::{self, FanOut};
@@ -23,10 +25,13 @@ use curtail_http::head::{self, Fault, Known, RequestHead, ResponseHead};
 use curtail_http::progress::ProgressTimer;
 use curtail_http::replay::{ClientBody, ClientFault, Replay};
 use curtail_http::service::InterimSink;
-use curtail_policy::{Class, Failure, Reason, RequestFailure, TieId};
+use curtail_policy::{Class, Failure, RequestFailure, TieId};
 use curtail_units::{Duration, Instant};
 use http::{Method, StatusCode, Version};
+use last_hop::{is_last_hop, respond_as_last_hop};
+use std::future::poll_fn;
 use std::sync::Arc;
+use std::task::Poll;
 
 pub(crate) type ProxyResponse = (ResponseHead, RelayedBody);
 
@@ -223,7 +228,14 @@ async fn respond_from_shards(
     // A client of HTTP/1.1 knows by the status that it was not upgraded.
     outgoing.upgrade = None;
     let body = outgoing.body.clone();
-    let response = Box::pin(fan_out::respond(worker, fan_out, outgoing, trail)).await;
+    let mut response = Box::pin(fan_out::respond(worker, fan_out, outgoing, trail));
+    let response = poll_fn(|cx| {
+        let fault = body.as_ref().and_then(|body| body.fault());
+        // The client's connection notices that the client has gone, too, and drops this future.
+        let is_gone = fault == Some(ClientFault::Gone);
+        if is_gone { Poll::Pending } else { response.as_mut().poll(cx) }
+    })
+    .await;
     if body.and_then(|body| body.fault()) == Some(ClientFault::Slow) {
         client.metrics.timed_out.add(&ClientTimeout::Body, 1);
     }
@@ -261,6 +273,9 @@ async fn respond_from_upstream(
                 LeafPermit::finish(permit);
             }
             drop(body);
+            if no_response == NoResponse::Client(ClientFault::Gone) {
+                return end_without_client(worker, &upstream, trail).await;
+            }
             if no_response == NoResponse::Client(ClientFault::Slow) {
                 client.metrics.timed_out.add(&ClientTimeout::Body, 1);
             }
@@ -271,6 +286,18 @@ async fn respond_from_upstream(
             respond_without_replica(worker, &upstream, no_response, trail)
         }
     }
+}
+
+/// Ends a request whose client has gone before the end of its body. The client's connection notices that, too, and drops
+/// this future.
+async fn end_without_client(
+    worker: &Worker,
+    upstream: &Upstream,
+    trail: Box<Trail>,
+) -> ProxyResponse {
+    let error = trail.client.end_error();
+    record_own(worker, Some(upstream), trail, (None, Some(error)));
+    std::future::pending().await
 }
 
 /// Prepares the head that attempts repeat: removes the fields that concern only the client's connection.
@@ -393,26 +420,6 @@ fn respond_as_leaf(worker: &Arc<Worker>, leaf: &Arc<Leaf>, path: &str) -> Option
     Some(empty(StatusCode::NO_CONTENT))
 }
 
-/// Whether the request must go no further (`max-forwards`: RFC 9110, section 7.6.2). Counts this hop if it may.
-fn is_last_hop(head: &mut RequestHead) -> bool {
-    matches!(head.method, Method::OPTIONS | Method::TRACE)
-        && !forwarding::count_hop(&mut head.fields)
-}
-
-/// Responds in place of the replica to a request that must go no further.
-fn respond_as_last_hop(worker: &Worker, target: &Target, trail: Box<Trail>) -> ProxyResponse {
-    let (status, error) = match trail.request_head.method {
-        Method::OPTIONS => (StatusCode::OK, None),
-        _ => (StatusCode::NOT_IMPLEMENTED, Some("trace_unsupported")),
-    };
-    let upstream = match target {
-        Target::Upstream(upstream) => Some(&**upstream),
-        Target::FanOut(_) => None,
-    };
-    record_own(worker, upstream, trail, (Some(status), error));
-    error.map_or_else(|| empty(status), |error| own(status, error, ""))
-}
-
 /// A request in the queue of a leaf. When it is dropped with its trail, the root has cancelled it.
 struct QueuedRequest<'w> {
     worker: &'w Worker,
@@ -440,7 +447,9 @@ impl QueuedRequest<'_> {
 
 impl Drop for QueuedRequest<'_> {
     fn drop(&mut self) {
-        self.end(None, Reason::ClientGone.name());
+        if let Some(trail) = &self.trail {
+            self.end(None, trail.client.end_error());
+        }
     }
 }
 
@@ -549,8 +558,12 @@ const fn leaf_header(why: NoResponse) -> Option<&'static [u8]> {
 /// The status and the error of a request without a response from a replica.
 pub(crate) const fn status_without_replica(why: NoResponse) -> (StatusCode, &'static str) {
     match why {
-        NoResponse::Client(ClientFault::Slow) => (StatusCode::REQUEST_TIMEOUT, "client_slow"),
-        NoResponse::Client(ClientFault::Broken) => (StatusCode::BAD_REQUEST, "client_broken"),
+        NoResponse::Client(fault @ ClientFault::Slow) => {
+            (StatusCode::REQUEST_TIMEOUT, root::fault_name(fault))
+        }
+        NoResponse::Client(fault @ (ClientFault::Gone | ClientFault::Broken)) => {
+            (StatusCode::BAD_REQUEST, root::fault_name(fault))
+        }
         NoResponse::UpstreamFull => (StatusCode::SERVICE_UNAVAILABLE, "upstream_in_flight_limit"),
         NoResponse::RequestFailure(why) => {
             let status = match why {

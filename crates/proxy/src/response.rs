@@ -7,6 +7,7 @@
 use crate::driver::{Driver, Effects};
 use crate::leaf::LeafPermit;
 use crate::metrics::{ClientTimeout, ListenerMetrics, ResponseClass};
+use crate::root;
 use crate::trail::{AttemptEnd, CancelReason, Trail};
 use crate::tunnel::Tunnel;
 use crate::worker::Worker;
@@ -15,9 +16,9 @@ use curtail_http::forwarding;
 use curtail_http::head::{Known, ResponseHead};
 use curtail_http::pool::{self, ResponseBody};
 use curtail_http::progress::ProgressTimer;
-use curtail_http::replay::Replay;
-use curtail_http::{http1, trailers};
-use curtail_policy::{AttemptId, Event, Failure, Reason};
+use curtail_http::replay::{BodyError, ClientFault, Replay};
+use curtail_http::{http1, http2, trailers};
+use curtail_policy::{AttemptId, Event, Failure};
 use curtail_units::Instant;
 use http::{HeaderMap, StatusCode};
 use http_body::{Body, Frame, SizeHint};
@@ -175,6 +176,21 @@ impl Completion {
         }
     }
 
+    /// The response has broken off: it is the client that failed if its body did, and the replica otherwise.
+    fn fail(&mut self, error: &pool::ResponseError) {
+        if let pool::ResponseError::Http1(http1::Error::Body(BodyError::Client(fault))) = error {
+            match fault {
+                ClientFault::Gone => self.lose_client(),
+                ClientFault::Slow | ClientFault::Broken => self.abandon(root::fault_name(*fault)),
+            }
+        } else if matches!(error, pool::ResponseError::Http2(http2::Error::Cancelled)) {
+            // This side has reset the stream, because the body of the request did not end.
+            self.lose_client();
+        } else {
+            self.break_off(error);
+        }
+    }
+
     /// The replica has broken off its response, with this error.
     pub(crate) fn break_off(&mut self, error: &dyn Display) {
         let Some(trail) = &self.trail else { return };
@@ -249,10 +265,17 @@ impl Completion {
         self.stop("stream_idle", ResponseClass::Incomplete);
     }
 
+    /// Abandons the request: the connection or stream of the client has ended.
+    pub(crate) fn lose_client(&mut self) {
+        if let Some(trail) = &self.trail {
+            self.abandon(trail.client.end_error());
+        }
+    }
+
     fn stop(&mut self, error: &'static str, response: ResponseClass) {
         if !self.is_over() {
             let now = self.driver.handle(Event::Abandoned, &mut Effects::new());
-            let end = AttemptEnd::Cancelled(CancelReason::Policy(Reason::ClientGone));
+            let end = AttemptEnd::Cancelled(CancelReason::of_error(error));
             self.finish(now, end, Some(error), response);
         }
     }
@@ -260,7 +283,7 @@ impl Completion {
 
 impl Drop for Completion {
     fn drop(&mut self) {
-        self.abandon("client_gone");
+        self.lose_client();
     }
 }
 
@@ -294,15 +317,15 @@ pub(crate) struct IdleTimeout {
 
 /// A response body that ends before it is complete.
 #[derive(Debug, thiserror::Error)]
-pub(crate) enum BodyError {
+pub(crate) enum RelayError {
     #[error("the replica closed the connection in the middle of its response: {0}")]
     Replica(#[from] pool::ResponseError),
     #[error("no byte passed in either direction for stream_idle_timeout")]
     Idle,
 }
 
-impl From<BodyError> for http1::Error {
-    fn from(error: BodyError) -> Self {
+impl From<RelayError> for http1::Error {
+    fn from(error: RelayError) -> Self {
         Self::Response(Box::new(error))
     }
 }
@@ -342,9 +365,9 @@ impl Streamed {
     fn poll_frame(
         &mut self,
         cx: &mut Context<'_>,
-    ) -> Poll<Option<Result<Frame<Bytes>, BodyError>>> {
+    ) -> Poll<Option<Result<Frame<Bytes>, RelayError>>> {
         let Poll::Ready(frame) = Pin::new(&mut self.body).poll_frame(cx) else {
-            return self.poll_idle(cx).map(|()| Some(Err(BodyError::Idle)));
+            return self.poll_idle(cx).map(|()| Some(Err(RelayError::Idle)));
         };
         self.frames += 1;
         let data = frame.as_ref().and_then(|frame| frame.as_ref().ok()?.data_ref());
@@ -352,7 +375,7 @@ impl Streamed {
         let is_last = match &frame {
             None => true,
             Some(Err(error)) => {
-                self.completion.break_off(error);
+                self.completion.fail(error);
                 true
             }
             Some(Ok(_)) => self.body.is_end_stream(),
@@ -361,7 +384,7 @@ impl Streamed {
             self.completion.end(true);
             LeafPermit::finish(self.permit.take());
         }
-        let frame = frame.map(|frame| match frame.map_err(BodyError::Replica)?.into_data() {
+        let frame = frame.map(|frame| match frame.map_err(RelayError::Replica)?.into_data() {
             Ok(data) => Ok(Frame::data(data)),
             Err(frame) => Ok(Frame::trailers(trailers_of(frame))),
         });
@@ -383,12 +406,12 @@ impl Streamed {
 
 impl Body for RelayedBody {
     type Data = Bytes;
-    type Error = BodyError;
+    type Error = RelayError;
 
     fn poll_frame(
         mut self: Pin<&mut Self>,
         cx: &mut Context<'_>,
-    ) -> Poll<Option<Result<Frame<Bytes>, BodyError>>> {
+    ) -> Poll<Option<Result<Frame<Bytes>, RelayError>>> {
         match &mut *self {
             Self::Whole(data) => {
                 let data = std::mem::take(data);

@@ -5,6 +5,7 @@
 
 mod straight;
 
+use crate::client::CLIENT_SLOW;
 use crate::config::FAILED_STATUSES;
 use crate::driver::{Driver, Effects, Upstream, UpstreamFull};
 use crate::leaf_headers::{LEAF_NOT_SENT, LEAF_TWIN_STARTED};
@@ -176,21 +177,29 @@ impl Exchange {
                     ready!(self.timer.poll_until(cx, at, self.now));
                     if self.is_body_late() {
                         // It is the client that is slow, and no replica.
-                        self.handle(Event::Abandoned);
-                        return Poll::Ready(Err(NoResponse::Client(ClientFault::Slow)));
+                        return Poll::Ready(self.end_for_client(ClientFault::Slow));
                     }
                     Event::Woke
                 }
             };
             if let Some(fault) = self.body_fault() {
-                // The client still waits for a response, but there is no complete request to send.
-                self.handle(Event::Abandoned);
-                return Poll::Ready(Err(NoResponse::Client(fault)));
+                // There is no complete request to send, even if the client still waits for a response.
+                return Poll::Ready(self.end_for_client(fault));
             }
             if let Some(ended) = self.handle(event) {
                 return Poll::Ready(ended);
             }
         }
+    }
+
+    fn end_for_client(&mut self, fault: ClientFault) -> Ended {
+        self.handle(Event::Abandoned);
+        let error = match fault {
+            ClientFault::Gone => self.trail.client.end_error(),
+            ClientFault::Slow | ClientFault::Broken => fault_name(fault),
+        };
+        self.trail.replace_client_gone(CancelReason::of_error(error));
+        Err(NoResponse::Client(fault))
     }
 
     /// Why the client's request body is incomplete for ever.
@@ -215,9 +224,11 @@ impl Exchange {
         self.handle(Event::Abandoned);
         self.note_request_body();
         let upstream = &self.driver.upstream;
-        let (now, reason) = (upstream.clock.now(), Reason::ClientGone);
-        let (status, error) = (None, Some(reason.name()));
-        self.trail.end = Some(RequestEnd { at: now, status, error, reason: Some(reason) });
+        let (now, error) = (upstream.clock.now(), self.trail.client.end_error());
+        let is_gone = error == Reason::ClientGone.name();
+        let reason = is_gone.then_some(Reason::ClientGone);
+        self.trail.replace_client_gone(CancelReason::of_error(error));
+        self.trail.end = Some(RequestEnd { at: now, status: None, error: Some(error), reason });
         let response = match self.trail.cancelled_by_fan_out() {
             Some(_) => ResponseClass::Cancelled,
             None => ResponseClass::None,
@@ -549,6 +560,15 @@ impl Outgoing {
 
 fn attempt_id(index: usize) -> AttemptId {
     AttemptId(u8::try_from(index).expect("at most ATTEMPTS_MAX and one that passes straight"))
+}
+
+/// The constant name of a failure of the client.
+pub(crate) const fn fault_name(fault: ClientFault) -> &'static str {
+    match fault {
+        ClientFault::Slow => CLIENT_SLOW,
+        ClientFault::Gone => Reason::ClientGone.name(),
+        ClientFault::Broken => "client_broken",
+    }
 }
 
 /// The constant name of a failure, for the error attribute of spans and the `curtail-error` header.

@@ -5,7 +5,7 @@
 mod connection_setup;
 mod http2;
 
-use crate::client::Client;
+use crate::client::{CLIENT_SLOW, Client};
 use crate::config::{ClientRange, Limits};
 use crate::listen::HandedConnection;
 use crate::metrics::ClientTimeout;
@@ -26,6 +26,7 @@ use curtail_http::stream::{self, Stream};
 use http::StatusCode;
 use std::future::Future;
 use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 use tokio::net::TcpStream;
 
 /// Serves one connection to its end.
@@ -55,6 +56,7 @@ pub(crate) async fn serve(worker: Arc<Worker>, handed: HandedConnection) {
         leaf: listener.leaf.clone(),
         listener: listener.name.clone(),
         metrics: Arc::clone(&listener.metrics),
+        has_write_timeout: AtomicBool::new(false),
     });
     drop(snapshot);
     let serving = Serving { worker, client, limits, drain: Arc::clone(&listener.drain) };
@@ -149,7 +151,7 @@ impl Service for Serving {
 
     fn write_timed_out(&self, body: &mut RelayedBody) {
         self.client.metrics.timed_out.add(&ClientTimeout::Write, 1);
-        body.abandon("client_slow");
+        body.abandon(CLIENT_SLOW);
     }
 }
 

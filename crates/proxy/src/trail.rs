@@ -149,6 +149,8 @@ pub(crate) enum CancelReason {
     TwinStarted,
     /// The proxy stopped before the response was complete.
     DrainTimeout,
+    /// The request ended with this error, which no replica caused.
+    RequestError(&'static str),
 }
 
 /// The state that the calls of a fan-out share.
@@ -163,12 +165,19 @@ pub(crate) struct SharedCalls {
 }
 
 impl CancelReason {
+    /// The reason why the attempts are cancelled when the request ends with this error.
+    pub(crate) fn of_error(error: &'static str) -> Self {
+        let gone = Reason::ClientGone;
+        if error == gone.name() { Self::Policy(gone) } else { Self::RequestError(error) }
+    }
+
     pub(crate) const fn name(&self) -> &'static str {
         match self {
             Self::Policy(reason) => reason.name(),
             Self::FanOut(reason) => reason.name(),
             Self::TwinStarted => "twin_started",
             Self::DrainTimeout => "drain_timeout",
+            Self::RequestError(error) => error,
         }
     }
 
@@ -185,6 +194,7 @@ impl fmt::Display for CancelReason {
             Self::FanOut(reason) => reason.fmt(f),
             Self::TwinStarted => f.write_str("the other copy of the tie has started"),
             Self::DrainTimeout => f.write_str("the proxy stopped before the response was complete"),
+            Self::RequestError(error) => write!(f, "the request ended with {error}"),
         }
     }
 }
@@ -373,9 +383,16 @@ impl Trail {
         if let Some(end) = self.end.as_mut().filter(|end| end.error == Some(gone.name())) {
             (end.error, end.reason) = (Some(CancelReason::DrainTimeout.name()), None);
         }
+        self.replace_client_gone(CancelReason::DrainTimeout);
+    }
+
+    /// Notes why the attempts were cancelled that ended as those of a client that has gone: the policies know no other
+    /// reason for the end of a request without a response.
+    pub(crate) fn replace_client_gone(&mut self, reason: CancelReason) {
+        let gone = Reason::ClientGone.name();
         for (_, end) in self.attempts.iter_mut().filter_map(|attempt| attempt.end.as_mut()) {
-            if matches!(end, AttemptEnd::Cancelled(reason) if reason.name() == gone.name()) {
-                *end = AttemptEnd::Cancelled(CancelReason::DrainTimeout);
+            if matches!(end, AttemptEnd::Cancelled(reason) if reason.name() == gone) {
+                *end = AttemptEnd::Cancelled(reason);
             }
         }
     }

@@ -1,5 +1,6 @@
 //! Upgraded connections: client and replica speak another protocol than HTTP, and their bytes pass unchanged.
 
+use crate::client::CLIENT_SLOW;
 use crate::leaf::LeafPermit;
 use crate::metrics::{ClientTimeout, ListenerMetrics};
 use crate::response::Completion;
@@ -84,8 +85,8 @@ impl Tunnel {
                     tracing::debug!(%error, "upgraded connection failed");
                 }
                 match carried {
-                    Err(error) if is_write_timeout(&error) => completion.abandon("client_slow"),
-                    Err(_) if lock(&client).has_failed() => completion.abandon("client_gone"),
+                    Err(error) if is_write_timeout(&error) => completion.abandon(CLIENT_SLOW),
+                    Err(_) if lock(&client).has_failed() => completion.lose_client(),
                     carried => {
                         match carried {
                             Ok(()) => completion.end(true),
@@ -95,7 +96,7 @@ impl Tunnel {
                     }
                 }
             }
-            Carried::ClientGone => completion.abandon("client_gone"),
+            Carried::ClientGone => completion.lose_client(),
             Carried::Idle => {
                 metrics.timed_out.add(&ClientTimeout::StreamIdle, 1);
                 completion.time_out();

@@ -28,6 +28,8 @@ pub(super) struct Inbound {
     pub(super) stream: Stream,
     /// Bytes that are read but not consumed.
     pub(super) read: BytesMut,
+    /// Whether the other side has closed, or the connection broke.
+    pub(super) is_closed: bool,
     pub(super) framing: Framing,
     /// The names that `connection` names: these trailers are removed, too (RFC 9110, section 7.6.1).
     hop_by_hop: Vec<Vec<u8>>,
@@ -37,7 +39,8 @@ pub(super) struct Inbound {
 impl Inbound {
     pub(super) const fn new(stream: Stream, read: BytesMut) -> Self {
         let hop_by_hop = Vec::new();
-        Self { stream, read, framing: Framing::Ended, hop_by_hop, read_bytes: READ_BYTES }
+        let framing = Framing::Ended;
+        Self { stream, read, is_closed: false, framing, hop_by_hop, read_bytes: READ_BYTES }
     }
 
     /// Begins the body of the message with these headers.
@@ -62,6 +65,7 @@ impl Inbound {
             self.read_bytes = (2 * self.read_bytes).min(READ_BYTES_MAX);
         }
         turn::count_bytes(cx, *read.as_ref().unwrap_or(&0));
+        self.is_closed = !matches!(read, Ok(1..));
         Poll::Ready(read)
     }
 

@@ -202,12 +202,16 @@ impl Server {
         .await
     }
 
-    /// Ready when the client has closed. Until the request is complete, the reader of its body detects the close.
+    /// Ready when the client has closed. Until the request is complete, the reader of its body reads the end of the
+    /// connection.
     fn poll_gone(&self, cx: &mut Context<'_>) -> Poll<()> {
         let shared = &mut *lock(&self.shared);
         // The poll may be pending: the client may still close while it does not read them.
         _ = shared.poll_interim(cx);
         let inbound = &mut shared.inbound;
+        if inbound.is_closed {
+            return Poll::Ready(());
+        }
         // The received part of the next request is kept; more of it is not needed yet.
         while inbound.framing.is_end() && inbound.read.is_empty() {
             if !matches!(ready!(inbound.poll_read(cx)), Ok(1..)) {

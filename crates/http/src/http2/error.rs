@@ -128,6 +128,20 @@ impl Error {
         }
     }
 
+    /// Whether the other side has reset the stream, or its connection has ended without a violation.
+    pub(crate) fn is_gone(&self) -> bool {
+        match self {
+            Self::Reset(_) => true,
+            Self::Connection(error) => !matches!(error, ConnectionError::Violation { .. }),
+            Self::Unwritten(_)
+            | Self::Unprocessed(_)
+            | Self::Malformed(_)
+            | Self::Cancelled
+            | Self::SwitchedProtocols
+            | Self::HeadTooLong => false,
+        }
+    }
+
     /// Whether the server itself said so, by `REFUSED_STREAM` or `GOAWAY` (RFC 9113, sections 6.8 and 8.7).
     pub(crate) fn is_refused(&self) -> bool {
         let is_gone_away = matches!(self, Self::Unwritten(ConnectionError::GoneAway(_)));

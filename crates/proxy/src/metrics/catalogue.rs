@@ -69,7 +69,7 @@ catalogue! {
     ATTEMPTS_CANCELLED = counter(
         "curtail_attempts_cancelled",
         UPSTREAM_REASON,
-        "Cancelled attempts, by reason. `lost`: another attempt responded first. `client_gone`: the client disconnected. `enough`, `deadline`, `too_many_failed`, `canary_failed`, `rest_rejected`: a fan-out did not need the call any more.",
+        "Cancelled attempts, by reason. `lost`: another attempt responded first. `client_gone`: the client disconnected, was too slow or sent a malformed body. `enough`, `deadline`, `too_many_failed`, `canary_failed`, `rest_rejected`: a fan-out did not need the call any more.",
     );
     REMEDIES_SKIPPED = counter(
         "curtail_remedies_skipped",

@@ -6,6 +6,7 @@ use bytes::BytesMut;
 use curtail_http::drain::Drain;
 use curtail_http::http2::{self, ConnectionError, Http2Limits, flow_control_window};
 use curtail_http::stream::Stream;
+use curtail_http::write_timeout::WriteTimeoutStream;
 use std::sync::Arc;
 
 /// Requests that a client may reset in a burst before it has their responses; more are an attack (Rapid Reset).
@@ -30,7 +31,8 @@ impl Serving {
             idle_timeout: limits.idle_timeout,
             write_timeout: limits.write_timeout,
         };
-        let stream = watch.stream(stream, limits.write_timeout);
+        let (client, timer) = (Arc::clone(&self.client), watch.timer(limits.write_timeout));
+        let stream = WriteTimeoutStream::new(stream, timer, move || client.count_write_timeout());
         let drain = Drain::new(&self.drain);
         let timers = (&watch.timers, watch.clock);
         let service = Arc::new(self);

@@ -12,6 +12,7 @@ use curtail_units::Instant;
 use http::{Request, StatusCode};
 use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 
 pub(crate) const CONTEXT: TraceContext = TraceContext {
     trace_id: [0xab; 16],
@@ -40,6 +41,7 @@ pub(crate) fn client() -> Client {
         leaf: None,
         listener: "in".to_owned(),
         metrics: Arc::default(),
+        has_write_timeout: AtomicBool::new(false),
     }
 }
 

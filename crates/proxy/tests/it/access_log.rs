@@ -237,7 +237,7 @@ fn requests_that_the_stop_aborts_are_no_fault_of_their_clients() {
 }
 
 #[test]
-fn an_attempt_with_a_bad_status_failed_and_a_broken_upload_is_no_failure_of_a_replica() {
+fn an_attempt_with_a_bad_status_failed_and_a_malformed_upload_is_no_failure_of_a_replica() {
     run(async {
         let attempts = Arc::new(AtomicUsize::new(0));
         let bad_first =
@@ -274,7 +274,8 @@ fn an_attempt_with_a_bad_status_failed_and_a_broken_upload_is_no_failure_of_a_re
         assert_eq!(first["duration_ms"], first["first_byte_ms"], "{first}");
         assert_eq!(lines[1]["error"], "client_broken", "{}", lines[1]);
         for attempt in lines[1]["attempts"].as_array().expect("a list") {
-            assert_eq!(attempt["outcome"], "cancelled", "{}", lines[1]);
+            let outcome = (&attempt["outcome"], &attempt["outcome_reason"]);
+            assert_eq!(outcome, (&json!("cancelled"), &json!("client_broken")), "{}", lines[1]);
         }
     });
 }

@@ -36,8 +36,8 @@ enum Step {
     /// The proxy rejects a malformed body with 400. The server sees at most an incomplete request with the beginning of
     /// this body.
     RejectsBody(&'static str),
-    /// The client stops sending before the request is complete, over HTTP/1.1, and gets 400. The server sees at
-    /// most an incomplete request with the beginning of this body.
+    /// The client stops sending before the request is complete, over HTTP/1.1, and the proxy closes the connection without a
+    /// response. The server sees at most an incomplete request with the beginning of this body.
     BreaksOff(&'static str),
     /// The proxy resets the stream of the request (HTTP/2). The server sees at most an incomplete request with the
     /// beginning of this body.
@@ -61,10 +61,10 @@ impl Step {
         match self {
             Sees(request) => format!("sees {}", with_number(request, number)),
             Rejects(status, error) => format!("rejects {status} {error}"),
-            RejectsBody(_) | BreaksOff(_) => "rejects 400 client_broken".to_owned(),
+            RejectsBody(_) => "rejects 400 client_broken".to_owned(),
             Resets(_) | ResetsSurplus(_) => "resets".to_owned(),
             Next => "next".to_owned(),
-            Closes => "closes".to_owned(),
+            BreaksOff(_) | Closes => "closes".to_owned(),
         }
     }
 

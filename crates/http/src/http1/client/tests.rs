@@ -310,7 +310,7 @@ async fn a_client_that_breaks_off_ends_the_exchange() {
     let post = request(http::Method::POST, OutboundBody::Replay(replay.reader()));
     let received = in_time(connection.send(post)).await;
     assert!(
-        matches!(received, Err(Error::Body(BodyError::Client(ClientFault::Broken)))),
+        matches!(received, Err(Error::Body(BodyError::Client(ClientFault::Gone)))),
         "{received:?}"
     );
     assert!(!connection.is_reusable());

@@ -1,12 +1,16 @@
 //! Clients that do not finish their request bodies: they hold at most half of the connections to a replica.
 
+use crate::access_log::{lines_after, logging};
 use crate::body;
 use crate::client::Client;
 use crate::deadline::run;
+use crate::directory::Directory;
+use crate::frames::{CANCEL, DATA, END_HEADERS, Frames, HEADERS, RST_STREAM, request};
 use crate::proxy::{Proxy, Setup};
 use crate::raw_replica::RawReplica;
 use crate::replica::{Replica, Speaks, ok};
-use crate::wire::Wire;
+use crate::wire::{Message, Wire};
+use bytes::Bytes;
 use http::{StatusCode, Version};
 use http_body_util::BodyExt;
 use std::net::SocketAddr;
@@ -83,10 +87,12 @@ fn complete_requests_are_served_beside_uploads_that_do_not_end() {
 fn an_upload_that_outlasts_the_timeout_ejects_no_replica() {
     run(async {
         let (replica, _) = start().await;
-        let proxy = Setup::before(&[replica.address()])
+        let directory = Directory::new();
+        let file = directory.path("access.log");
+        let setup = Setup::before(&[replica.address()])
             .workers(1)
-            .upstream("hedge: false\nretry: false\ntimeout: 300ms")
-            .start();
+            .upstream("hedge: false\nretry: false\ntimeout: 300ms");
+        let proxy = logging(&setup, &file, "").start();
         for _ in 0..5 {
             let mut wire = begin(&proxy, &format!("content-length: {LONG}"), "x").await;
             let response = wire.response().await;
@@ -95,6 +101,11 @@ fn an_upload_that_outlasts_the_timeout_ejects_no_replica() {
         }
         let metrics = proxy.metrics().await;
         assert_eq!(metrics.sum("curtail_replica_ejections_total", &[]), 0, "{metrics}");
+        for line in lines_after(&proxy, 5, &file).await {
+            let attempt = &line["attempts"][0];
+            let outcome = (attempt["outcome"].as_str(), attempt["outcome_reason"].as_str());
+            assert_eq!(outcome, (Some("cancelled"), Some("client_slow")), "{line}");
+        }
     });
 }
 
@@ -120,5 +131,65 @@ fn a_body_that_waits_in_the_replay_buffer_has_the_body_timeout() {
         let found = (response.head.status(), response.head.get("curtail-error"));
         assert_eq!(found, (408, Some("client_slow")));
         assert_eq!(replica.record().connections(), 2);
+    });
+}
+
+#[test]
+fn a_client_that_leaves_within_its_upload_has_gone() {
+    run(async {
+        let replica = RawReplica::start(|mut wire, record, _| async move {
+            let Ok(Some(head)) = wire.read_head().await else { return };
+            let is_begun = head.request().1 == "/begun";
+            record.executes(Message { head, body: Bytes::new() });
+            if is_begun {
+                wire.send("HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n").await;
+            }
+            wire.read_to_close().await;
+        })
+        .await;
+        let directory = Directory::new();
+        let file = directory.path("access.log");
+        let proxy = logging(&setup(replica.address()), &file, "").start();
+        let arrived =
+            |count| replica.record().until(move |record| record.requests().len() == count);
+
+        let wire = begin(&proxy, &format!("content-length: {LONG}"), "x").await;
+        arrived(1).await;
+        drop(wire);
+        lines_after(&proxy, 1, &file).await;
+
+        let mut frames = Frames::connect(proxy.address()).await;
+        for (stream, count) in [(1, 2), (3, 3)] {
+            frames.send(HEADERS, END_HEADERS, stream, &request("POST", "/")).await;
+            frames.send(DATA, 0, stream, b"x").await;
+            arrived(count).await;
+            if stream == 1 {
+                frames.send(RST_STREAM, 0, stream, &CANCEL.to_be_bytes()).await;
+                lines_after(&proxy, 2, &file).await;
+            }
+        }
+        drop(frames);
+        lines_after(&proxy, 3, &file).await;
+
+        let mut begun = Wire::connect(proxy.address()).await;
+        begun
+            .send(format!("POST /begun HTTP/1.1\r\nhost: h\r\ncontent-length: {LONG}\r\n\r\nx"))
+            .await;
+        assert_eq!(begun.read_head().await.expect("held").expect("a response").status(), 200);
+        drop(begun);
+
+        let lines = lines_after(&proxy, 4, &file).await;
+        for (line, status) in lines.iter().zip([None, None, None, Some(200)]) {
+            assert_eq!(
+                (line["status"].as_u64(), &line["error"]),
+                (status, &"client_gone".into()),
+                "{line}"
+            );
+            let attempt = &line["attempts"][0];
+            let outcome = (attempt["outcome"].as_str(), attempt["outcome_reason"].as_str());
+            assert_eq!(outcome, (Some("cancelled"), Some("client_gone")), "{line}");
+        }
+        let metrics = proxy.metrics().await;
+        assert_eq!(metrics.sum("curtail_attempts_failed_total", &[]), 0, "{metrics}");
     });
 }

@@ -14,13 +14,20 @@ use http::{StatusCode, Version};
 
 const WHOLE: u8 = END_HEADERS | END_STREAM;
 
-/// A replica whose responses never end, except to `/fast`.
+/// A replica whose responses never end, except to `/fast`. It never responds to `/silent`.
 async fn endless() -> RawReplica {
     RawReplica::start(|mut wire, record, _| async move {
         while let Some(request) = record.read(&mut wire).await {
-            if request.head.request().1 == "/fast" {
-                wire.send(raw_replica::response("fast")).await;
-                continue;
+            match request.head.request().1 {
+                "/fast" => {
+                    wire.send(raw_replica::response("fast")).await;
+                    continue;
+                }
+                "/silent" => {
+                    wire.read_to_close().await;
+                    return;
+                }
+                _ => {}
             }
             let upgrades = request.head.get("upgrade").is_some();
             let head = if upgrades {
@@ -43,6 +50,16 @@ fn before(replica: &RawReplica) -> Proxy {
         .top("limits: {write_timeout: 300ms}")
         .upstream("hedge: false\nretry: false\nconnect: {connections_max: 40}")
         .start()
+}
+
+/// A client whose windows are wide open. If it does not read, the connection itself is full.
+async fn open_wide(proxy: &Proxy) -> Frames {
+    let mut frames = Frames::connect(proxy.address()).await;
+    let most = 0x7fff_ffff_u32.to_be_bytes();
+    frames.send(SETTINGS, 0, 0, &[&[0, 4], &most[..]].concat()).await;
+    let more = (0x7fff_ffff_u32 - 65_535).to_be_bytes();
+    frames.send(WINDOW_UPDATE, 0, 0, &more).await;
+    frames
 }
 
 /// Waits until only the count of these clients is left.
@@ -93,14 +110,21 @@ fn the_access_log_tells_a_slow_client_from_one_that_left() {
         let mut wire = Wire::connect(proxy.address()).await;
         wire.send("GET /http1 HTTP/1.1\r\nhost: h\r\n\r\n").await;
         wire.read_head().await.expect("held").expect("a response");
-        for line in lines_after(&proxy, 2, &file).await {
+        let mut full = open_wide(&proxy).await;
+        full.send(HEADERS, WHOLE, 1, &request("GET", "/silent")).await;
+        full.send(HEADERS, END_HEADERS, 3, &request("POST", "/unfinished")).await;
+        full.send(HEADERS, WHOLE, 5, &request("GET", "/full")).await;
+        for line in lines_after(&proxy, 5, &file).await {
             assert_eq!(line["error"], "client_slow", "{line}");
+            let attempt = &line["attempts"][0];
+            let outcome = (attempt["outcome"].as_str(), attempt["outcome_reason"].as_str());
+            assert_eq!(outcome, (Some("cancelled"), Some("client_slow")), "{line}");
         }
         let mut leaving = Wire::connect(proxy.address()).await;
         leaving.send("GET /left HTTP/1.1\r\nhost: h\r\n\r\n").await;
         leaving.read_head().await.expect("held").expect("a response");
         drop(leaving);
-        let line = lines_after(&proxy, 3, &file).await.remove(2);
+        let line = lines_after(&proxy, 6, &file).await.remove(5);
         assert_eq!(line["error"], "client_gone", "{line}");
     });
 }
@@ -133,12 +157,7 @@ fn an_unread_http_2_connection_is_closed() {
     run(async {
         let replica = endless().await;
         let proxy = before(&replica);
-        let mut frames = Frames::connect(proxy.address()).await;
-        // The windows are wide open, but the client does not read: the connection itself is full.
-        let most = 0x7fff_ffff_u32.to_be_bytes();
-        frames.send(SETTINGS, 0, 0, &[&[0, 4], &most[..]].concat()).await;
-        let more = (0x7fff_ffff_u32 - 65_535).to_be_bytes();
-        frames.send(WINDOW_UPDATE, 0, 0, &more).await;
+        let mut frames = open_wide(&proxy).await;
         frames.send(HEADERS, WHOLE, 1, &request("GET", "/")).await;
         let open = "curtail_client_connections_open";
         proxy.until(|m| m.sum("curtail_requests_total", &[]) == 1 && m.sum(open, &[]) == 0).await;

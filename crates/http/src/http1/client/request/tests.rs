@@ -283,9 +283,9 @@ async fn a_client_that_breaks_off_ends_the_request() {
     let (body, client) = from_client::sent(&whole[..whole.len() - 5]).await;
     drop(client);
     let driven = send(&mut Sending::new(), post(&body), &mut Slow::new(7)).await;
-    let broken = BodyError::Client(ClientFault::Broken);
+    let gone = BodyError::Client(ClientFault::Gone);
     assert!(
-        matches!(&driven, Err(Error::Body(why)) if why.to_string() == broken.to_string()),
+        matches!(&driven, Err(Error::Body(why)) if why.to_string() == gone.to_string()),
         "{driven:?}"
     );
 }
