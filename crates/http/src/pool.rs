@@ -6,9 +6,9 @@
 //!
 //! **Limits**: `connections_max` HTTP/1.1 connections, of which `idle_max` may be idle
 //! and `idle_min` are opened ahead of requests ([`refill`]); `http2_connections_max` HTTP/2
-//! connections with `http2_streams_max` requests each. A request beyond these limits is not sent. Requests whose bodies
-//! are incomplete use at most half of the HTTP/1.1 connections, rounded up: clients that never finish their bodies leave
-//! the other half to complete requests.
+//! connections with `http2_streams_max` requests each, or as many as the server allows. A request beyond these limits is
+//! not sent, so no request waits for the end of another one. Requests whose bodies are incomplete use at most half of the
+//! HTTP/1.1 connections, rounded up: clients that never finish their bodies leave the other half to complete requests.
 
 mod attempts;
 mod body;
@@ -82,7 +82,9 @@ pub enum ExchangeError {
     #[error("{server}: {max} connections wait for the rest of a request body")]
     FullUploads { server: String, max: usize },
     /// All HTTP/2 connections are full, and no more may be opened.
-    #[error("{server}: all {connections} HTTP/2 connections carry {streams} requests each")]
+    #[error(
+        "{server}: all {connections} HTTP/2 connections carry {streams} requests each, or as many as the server allows"
+    )]
     FullHttp2 { server: String, connections: usize, streams: usize },
     /// Too many requests wait for a connection.
     #[error("{server}: {max} other requests wait for a connection")]
@@ -336,6 +338,9 @@ impl Pool {
     }
 
     fn failed(&self, source: ResponseError) -> ExchangeError {
+        if matches!(source, ResponseError::Http2(crate::http2::Error::NoStream)) {
+            return self.full_http2();
+        }
         if let ResponseError::Http2(source) = &source
             && source.is_refused()
         {
@@ -408,14 +413,18 @@ impl Pool {
             Err(WaitError::AttemptFailed) => {
                 Err(ExchangeError::AttemptFailed { server: self.server() })
             }
-            Err(WaitError::Full) => {
-                let connections = self.config.http2_connections_max;
-                let streams = self.config.http2_streams_max;
-                let error =
-                    ExchangeError::FullHttp2 { server: self.server(), connections, streams };
-                Err(self.log_full(&self.counters.connections_full, error))
-            }
+            Err(WaitError::Full) => Err(self.full_http2()),
         }
+    }
+
+    fn full_http2(&self) -> ExchangeError {
+        let ConnectConfig { http2_connections_max, http2_streams_max, .. } = self.config;
+        let error = ExchangeError::FullHttp2 {
+            server: self.server(),
+            connections: http2_connections_max,
+            streams: http2_streams_max,
+        };
+        self.log_full(&self.counters.connections_full, error)
     }
 
     /// Opens a connection that stays, even if the request is cancelled meanwhile.

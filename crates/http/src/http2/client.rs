@@ -122,7 +122,7 @@ impl Http2Connection {
         lock(&self.shared).stream_count()
     }
 
-    /// Returns the server's `SETTINGS_MAX_CONCURRENT_STREAMS`; further requests wait.
+    /// Returns the server's `SETTINGS_MAX_CONCURRENT_STREAMS`.
     pub(crate) fn streams_allowed(&self) -> usize {
         lock(&self.shared).streams_allowed()
     }

@@ -91,6 +91,9 @@ pub enum Error {
     /// No part of the request was sent.
     #[error("the connection ended before the request was written: {0}")]
     Unwritten(#[source] ConnectionError),
+    /// The other side has lowered its limit of streams, and the connection has as many.
+    #[error("the other side allows no further stream on the connection")]
+    NoStream,
     /// The other side's GOAWAY excludes the stream, which it has not processed and will not process.
     #[error("the other side ended the connection with GOAWAY {0} before it processed the request")]
     Unprocessed(ErrorCode),
@@ -118,7 +121,7 @@ impl Error {
     /// Whether the server provably did not process the request (RFC 9113, section 8.7).
     pub(crate) fn is_unprocessed(&self) -> bool {
         match self {
-            Self::Unwritten(_) | Self::Unprocessed(_) => true,
+            Self::Unwritten(_) | Self::NoStream | Self::Unprocessed(_) => true,
             Self::Reset(code) => *code == ErrorCode::REFUSED_STREAM,
             Self::Connection(_)
             | Self::Malformed(_)
@@ -145,6 +148,7 @@ impl Error {
     /// Whether the server itself said so, by `REFUSED_STREAM` or `GOAWAY` (RFC 9113, sections 6.8 and 8.7).
     pub(crate) fn is_refused(&self) -> bool {
         let is_gone_away = matches!(self, Self::Unwritten(ConnectionError::GoneAway(_)));
-        is_gone_away || (self.is_unprocessed() && !matches!(self, Self::Unwritten(_)))
+        let is_unsent = matches!(self, Self::Unwritten(_) | Self::NoStream);
+        is_gone_away || (self.is_unprocessed() && !is_unsent)
     }
 }

@@ -146,7 +146,7 @@ pub(super) struct ConnectionState {
     needs_table_size: bool,
     /// Streams that wait for the window of the connection, or for room.
     waiting: Vec<usize>,
-    /// Tasks that wait until they may open a stream, or for the settings of the other side.
+    /// Tasks that wait for the first stream or for room, or for the settings of the other side.
     opening: Vec<Waker>,
     ending: Ending,
     driver: Option<Waker>,
@@ -425,9 +425,7 @@ impl ConnectionState {
         if !self.waiting.is_empty() {
             self.wake_waiting();
         }
-        if self.open.len() < self.peer.streams_max || self.is_closed() {
-            self.opening.drain(..).for_each(Waker::wake);
-        }
+        self.opening.drain(..).for_each(Waker::wake);
     }
 
     /// Notes that the connection has accepted some of the bytes that were taken last.
@@ -486,8 +484,6 @@ impl ConnectionState {
     /// Notes that a stream is closed for both sides.
     fn close(&mut self, id: u32) {
         self.open.remove(&id);
-        // Its place may be taken. All wake, because the first one may not wait any more.
-        self.opening.drain(..).for_each(Waker::wake);
     }
 
     fn close_if_complete(&mut self, key: usize) {
@@ -535,7 +531,8 @@ impl ConnectionState {
         Poll::Pending
     }
 
-    /// Waits until a stream may be opened.
+    /// Waits until a stream may be opened. Leases keep to the server's limit of streams, so a connection is full only if
+    /// the server has lowered the limit since the lease.
     fn poll_can_open(&mut self, cx: &Context<'_>) -> Poll<Result<(), Error>> {
         if let Some(failure) = &self.ending.failure {
             return Poll::Ready(Err(Error::Unwritten(failure.clone())));
@@ -546,9 +543,11 @@ impl ConnectionState {
         if self.next_own > STREAM_MAX {
             return Poll::Ready(Err(Error::Unwritten(ConnectionError::Unneeded)));
         }
-        let is_allowed = self.open.len() < self.peer.streams_max && !self.is_first_reserved;
+        if self.open.len() >= self.peer.streams_max {
+            return Poll::Ready(Err(Error::NoStream));
+        }
         // A server that reads nothing gets no further requests.
-        if is_allowed && self.out.len() < OUT_BYTES_MAX {
+        if !self.is_first_reserved && self.out.len() < OUT_BYTES_MAX {
             return Poll::Ready(Ok(()));
         }
         self.opening.push(cx.waker().clone());

@@ -140,27 +140,22 @@ impl Http2Lease {
 impl Transport for Http2Transport {
     type Lease = Http2Lease;
 
-    /// Leases a stream on the least loaded connection. Requests wait at the server's own limit of streams only if no
-    /// further connection may be opened.
+    /// Leases a stream on the least loaded connection, within the server's own limit of streams.
     fn lease(&self, now: Instant) -> Option<Http2Lease> {
         let mut open = self.open();
         open.retain(|open| self.is_kept(open, now));
-        let may_open_more = open.len() < self.config.http2_connections_max;
-        // A connection at the server's own limit comes last, because requests would queue there, and for ever at a
-        // limit of no streams. Of equal ones, the newest is used: the oldest first reaches its idle timeout.
+        // A connection at the server's own limit comes last. Of equal ones, the newest is used: the oldest first reaches
+        // its idle timeout.
         let freest = open.iter_mut().rev().min_by_key(|open| {
             let streams = open.connection.streams();
-            let allowed = open.connection.streams_allowed();
-            (allowed == 0, streams >= allowed, streams)
+            (streams >= open.connection.streams_allowed(), streams)
         })?;
         let streams = freest.connection.streams();
-        let streams_max = self.config.http2_streams_max;
-        let is_at_servers_limit = streams >= freest.connection.streams_allowed();
-        if streams >= streams_max || (is_at_servers_limit && may_open_more) {
+        let allowed = freest.connection.streams_allowed().min(self.config.http2_streams_max);
+        if streams >= allowed {
             return None;
         }
         freest.leases += 1;
-        let allowed = freest.connection.streams_allowed().min(streams_max);
         let is_crowded = streams * SPREAD >= allowed;
         Some(Http2Lease { stream: freest.connection.lease(), is_crowded })
     }
@@ -220,7 +215,7 @@ mod tests {
     use crate::connection_counts::ConnectionCounters;
     use std::net::Ipv4Addr;
     use std::sync::Arc;
-    use std::task::{Context, Waker};
+    use std::task::{Context, Poll, Waker};
     use tokio::io::AsyncWriteExt;
     use tokio::net::{TcpListener, TcpStream};
 
@@ -293,8 +288,26 @@ mod tests {
             opened.push((lease, server));
         }
         opened.pop();
-        let _lease = transport.lease(Instant::ZERO).expect("it may wait");
-        assert_eq!(streams(&transport)[0], 2);
+        assert!(transport.lease(Instant::ZERO).is_none(), "no request waits for a stream");
+        opened.pop();
+        let _lease = transport.lease(Instant::ZERO).expect("the first connection is free");
+        assert_eq!(streams(&transport), [1, 0]);
+    }
+
+    #[tokio::test]
+    async fn a_request_does_not_wait_for_a_stream_that_the_server_takes_back() {
+        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await.expect("loopback");
+        let transport = Http2Transport::new(&ConnectConfig::default(), false);
+        let (mut first, mut server) = open(&transport, &listener).await;
+        let second = transport.lease(Instant::ZERO).expect("the limit is not known yet");
+        server.write_all(&[0, 0, 6, 4, 0, 0, 0, 0, 0, 0, 3, 0, 0, 0, 1]).await.expect("it is open");
+        first.accepts_connect().await.expect("settings");
+        let mut cx = Context::from_waker(Waker::noop());
+        let [mut one, mut other] = [(); 2].map(|()| OutboundRequest::get("/", "h"));
+        let mut first = Box::pin(transport.exchange(first, &mut one));
+        assert!(first.as_mut().poll(&mut cx).is_pending(), "it has the only stream");
+        let second = Box::pin(transport.exchange(second, &mut other)).as_mut().poll(&mut cx);
+        assert!(matches!(second, Poll::Ready(Err(http2::Error::NoStream))));
     }
 
     #[tokio::test]

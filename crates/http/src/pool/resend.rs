@@ -8,6 +8,8 @@
 //! the next connection, and most of them would be excluded again. A server that refuses a stream may be about to close
 //! the connection.
 //!
+//! A server may lower its limit of streams after a request has leased one. The request then leases one as a new request.
+//!
 //! **Limits**: [`RESENDS_MAX`], [`RESENDS_REFUSED_MAX`]; only a body that the replay buffer keeps; the limits of the pool.
 
 use super::http2::Http2Lease;
@@ -18,12 +20,21 @@ use crate::http2;
 use crate::outbound_request::OutboundRequest;
 use std::sync::Arc;
 
-/// Maximum number of times that one exchange is sent again after a GOAWAY.
+/// Maximum number of times that one exchange is sent again after a GOAWAY, and leases again for want of a stream.
 const RESENDS_MAX: usize = 3;
 
 /// Maximum number of times that one exchange is sent again after a refused stream, which may be how the server reacts to
 /// overload.
 const RESENDS_REFUSED_MAX: usize = 1;
+
+/// How often one exchange had no success.
+#[derive(Default)]
+struct Resends {
+    /// After the server refused the request.
+    refused: usize,
+    /// After the server lowered its limit of streams.
+    without_stream: usize,
+}
 
 impl Pool {
     /// Sends a request over HTTP/2, and again if the server did not process it.
@@ -35,26 +46,20 @@ impl Pool {
     ) -> Result<PoolResponse, ExchangeError> {
         // Its connection serves others as well.
         request.body.end_count();
-        let mut resends = 0;
+        let mut resends = Resends::default();
         loop {
             let error = match self.http2.exchange(lease, &mut request).await {
                 Ok((head, body)) => return Ok(PoolResponse { head, body, phases }),
                 Err(error) => error,
             };
-            let is_reset = matches!(error, http2::Error::Reset(_));
-            let resends_max = if is_reset { RESENDS_REFUSED_MAX } else { RESENDS_MAX };
-            if !error.is_refused() || resends >= resends_max {
-                return Err(self.failed(error.into()));
-            }
-            self.counters.streams_refused.add(1);
-            if request.body.is_lost() {
-                let server = self.server();
-                return Err(ExchangeError::UnprocessedBody { server, source: error });
-            }
-            resends += 1;
-            tracing::debug!(server = self.server(), %error, resends, "sending a request again that the server did not process");
+            let is_refused = error.is_refused();
+            self.check_resend(error, &mut resends, &request)?;
             let new;
-            (new, phases) = self.lease_for_resend(clock).await?;
+            (new, phases) = if is_refused {
+                self.lease_for_resend(clock).await?
+            } else {
+                self.lease_as_new(clock).await?
+            };
             lease = match new {
                 NewLease::Http2(lease) => lease,
                 NewLease::Http1(lease) => {
@@ -62,6 +67,32 @@ impl Pool {
                 }
             };
         }
+    }
+
+    /// Whether a request may be sent again after this error.
+    fn check_resend(
+        &self,
+        error: http2::Error,
+        resends: &mut Resends,
+        request: &OutboundRequest,
+    ) -> Result<(), ExchangeError> {
+        if matches!(error, http2::Error::NoStream) && resends.without_stream < RESENDS_MAX {
+            resends.without_stream += 1;
+            return Ok(());
+        }
+        let is_reset = matches!(error, http2::Error::Reset(_));
+        let resends_max = if is_reset { RESENDS_REFUSED_MAX } else { RESENDS_MAX };
+        if !error.is_refused() || resends.refused >= resends_max {
+            return Err(self.failed(error.into()));
+        }
+        self.counters.streams_refused.add(1);
+        if request.body.is_lost() {
+            let server = self.server();
+            return Err(ExchangeError::UnprocessedBody { server, source: error });
+        }
+        resends.refused += 1;
+        tracing::debug!(server = self.server(), %error, resends = resends.refused, "sending a request again that the server did not process");
+        Ok(())
     }
 
     async fn lease_for_resend(
@@ -74,6 +105,14 @@ impl Pool {
             return self.open_for_all(attempt, clock).await;
         }
         drop(waiting);
+        self.lease_as_new(clock).await
+    }
+
+    /// Leases a stream or a connection as for a new request.
+    async fn lease_as_new(
+        self: &Arc<Self>,
+        clock: &Clock,
+    ) -> Result<(NewLease, Option<ConnectPhases>), ExchangeError> {
         match self.lease_http2(clock.now(), clock) {
             Some(lease) => Ok((NewLease::Http2(lease), None)),
             None => self.connect(clock, false).await,

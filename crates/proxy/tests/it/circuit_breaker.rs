@@ -207,11 +207,13 @@ struct LimitedReplica {
 }
 
 impl LimitedReplica {
-    async fn all() -> [Self; 3] {
-        let few_streams = "protocol: http2, http2_connections_max: 1, http2_streams_max: 1";
+    async fn all() -> [Self; 4] {
+        let one_connection = "protocol: http2, http2_connections_max: 1";
+        let one_stream = format!("{one_connection}, http2_streams_max: 1");
         [
             Self::of_connections(Speaks::Http1, "connections_max: 1").await,
-            Self::of_connections(Speaks::Http2, few_streams).await,
+            Self::of_connections(Speaks::Http2, &one_stream).await,
+            Self::of_connections(Speaks::Http2Streams(1), one_connection).await,
             Self::of_waiting().await,
         ]
     }

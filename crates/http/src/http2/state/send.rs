@@ -48,7 +48,7 @@ pub(in super::super) struct ResponseToSend<'a> {
 }
 
 impl ConnectionState {
-    /// Opens a stream and sends the head of a request, when the server allows another stream.
+    /// Opens a stream and sends the head of a request, if the server allows another stream.
     pub(in super::super) fn poll_send_request(
         &mut self,
         cx: &Context<'_>,

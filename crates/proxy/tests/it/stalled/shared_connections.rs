@@ -6,8 +6,9 @@ use crate::deadline::run;
 use crate::frames::{END_HEADERS, END_STREAM, Frames, HEADERS, SETTINGS, request};
 use crate::proxy::{Proxy, Setup};
 use crate::raw_replica::{self, RawReplica};
-use crate::replica::{Replica, Speaks, ok};
+use crate::replica::{Replica, Speaks, gated, ok};
 use http::{Response, StatusCode, Version};
+use std::net::SocketAddr;
 use std::sync::{Arc, Mutex};
 use tokio::sync::Semaphore;
 
@@ -159,6 +160,43 @@ fn requests_are_spread_when_a_replica_allows_few_on_a_connection() {
         }
         let connections = replica.record().connections();
         assert!((10..=16).contains(&connections), "{connections} connections of 4 requests each");
+    });
+}
+
+#[test]
+fn requests_beyond_a_replicas_own_limit_of_streams_go_to_another_replica() {
+    run(async {
+        let (full, gate) = gated(Speaks::Http2Streams(1)).await;
+        let free = Replica::responding(Speaks::Http2, "free").await;
+        let before = |replicas: &[SocketAddr]| {
+            let keys = "connect: {protocol: http2, http2_connections_max: 2}\nhedge: false";
+            Setup::before(replicas).workers(1).upstream(keys)
+        };
+        let proxy = before(&[full.address()]).start();
+        let client = Client::connect(proxy.address(), Version::HTTP_2).await;
+        let mut asking = tokio::task::JoinSet::new();
+        for nth in 1..=2 {
+            let mut client = client.share();
+            asking.spawn(async move { client.get("/").await.status });
+            full.record().until(|record| record.count() == nth).await;
+        }
+        assert_eq!(full.record().connections(), 2, "a further connection is opened first");
+        let mut client = client.share();
+        let response = client.get("/").await;
+        assert_eq!((response.status.as_u16(), response.error()), (503, Some("connection_limit")));
+
+        proxy.reload(&before(&[full.address(), free.address()])).expect("it is good");
+        for _ in 0..10 {
+            let response = client.get("/").await;
+            assert_eq!((response.status, &*response.body), (StatusCode::OK, &b"free"[..]));
+        }
+        assert_eq!((full.record().count(), free.record().count()), (2, 10));
+        let metrics = proxy.metrics().await;
+        assert_eq!(metrics.sum("curtail_replica_ejections_total", &[]), 0, "{metrics}");
+        gate.add_permits(2);
+        while let Some(status) = asking.join_next().await {
+            assert_eq!(status.expect("no panic"), StatusCode::OK);
+        }
     });
 }
 
