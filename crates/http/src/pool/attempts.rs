@@ -129,13 +129,14 @@ impl Attempts {
         shared.connection_count() + state.connecting < self.connections_max
     }
 
-    /// Returns an attempt of a request that needs the first stream of a connection, unless there are enough connections.
+    /// Returns an attempt of a request that needs the first stream of a connection, unless the last attempt failed, or there
+    /// are enough connections.
     pub(super) fn begin_for_first_stream(
         self: &Arc<Self>,
         shared: &impl Transport,
     ) -> Option<Attempt> {
         let mut state = self.lock();
-        let begins = self.may_grow(&state, shared);
+        let begins = !state.is_growth_paused && self.may_grow(&state, shared);
         state.connecting += usize::from(begins);
         begins.then(|| Attempt::new(self, true))
     }
@@ -297,6 +298,21 @@ mod tests {
         assert!(waiting.as_mut().poll(&mut Context::from_waker(Waker::noop())).is_pending());
         drop(attempt);
         assert!(matches!(waiting.await, Err(WaitError::AttemptFailed)));
+    }
+
+    #[test]
+    fn a_request_that_is_sent_again_opens_no_connection_after_a_failed_attempt() {
+        let (attempts, shared, _) = attempts(Protocol::Http2, &ConnectConfig::default());
+        let first = attempts.begin_for_first_stream(&shared).expect("none has failed");
+        let second = attempts.begin_for_first_stream(&shared).expect("none has failed");
+        drop(first);
+        assert!(attempts.begin_for_first_stream(&shared).is_none());
+        second.succeed(Protocol::Http2);
+        assert!(attempts.begin_for_first_stream(&shared).is_some(), "the last one succeeded");
+        // That one was dropped, which is a failure, too.
+        assert!(attempts.begin_for_first_stream(&shared).is_none());
+        attempts.resume_growth();
+        assert!(attempts.begin_for_first_stream(&shared).is_some());
     }
 
     #[tokio::test]

@@ -6,7 +6,7 @@
 //!
 //! The request opens a connection and has its first stream. Otherwise the requests that one GOAWAY excludes would meet on
 //! the next connection, and most of them would be excluded again. A server that refuses a stream may be about to close
-//! the connection.
+//! the connection. While connection attempts fail, the request uses what a new request would use.
 //!
 //! A server may lower its limit of streams after a request has leased one. The request then leases one as a new request.
 //!
