@@ -85,15 +85,15 @@ struct ReplayState {
     /// The reader that continued beyond the maximum size; no other reader can continue.
     sole_reader: Option<u32>,
     readers: u32,
-    /// The number of frames read so far.
+    /// The number of frames read so far, with the end or the fault.
     frames: u64,
     /// The number of bytes read so far.
     bytes: u64,
     /// The body timeout; absent once the response has begun.
     pause_max: Option<std::time::Duration>,
     pause: Option<Pin<Box<Sleep>>>,
-    /// Whether a reader waits for the source.
-    is_awaited: bool,
+    /// The number of readers that wait for the source.
+    awaiting: u32,
     waiting: Arc<Waiting>,
 }
 
@@ -151,7 +151,7 @@ impl Replay {
                 bytes: 0,
                 pause_max: Some(pause_max),
                 pause: None,
-                is_awaited: false,
+                awaiting: 0,
                 waiting: Arc::default(),
             }),
         })
@@ -163,7 +163,8 @@ impl Replay {
         let mut state = self.lock();
         state.readers += 1;
         let replay = Arc::clone(self);
-        ReplayReader { id: state.readers, replay, next: 0, done: false, unfinished: None }
+        let id = state.readers;
+        ReplayReader { id, replay, next: 0, done: false, awaits: None, unfinished: None }
     }
 
     /// Ends the body timeout, because the response has begun.
@@ -195,7 +196,7 @@ impl Replay {
     #[must_use]
     pub fn is_awaited(&self) -> bool {
         let state = self.lock();
-        !state.ended && state.is_awaited
+        !state.ended && state.awaiting > 0
     }
 
     /// Returns the fault of the client, if any.
@@ -214,19 +215,21 @@ impl ReplayState {
     fn poll_source(
         &mut self,
         cx: &mut Context<'_>,
-        reader: u32,
+        (reader, awaits): (u32, &mut Option<u64>),
     ) -> Poll<Option<Result<Bytes, ClientFault>>> {
         // Before the source is asked: it may have something to tell while we put ourselves down.
         self.waiting.add(cx.waker());
         let all = Waker::from(Arc::clone(&self.waiting));
         let frame = match Pin::new(&mut self.source).poll_frame(&mut Context::from_waker(&all)) {
             Poll::Pending => {
-                self.is_awaited = true;
+                if awaits.replace(self.frames) != Some(self.frames) {
+                    self.awaiting += 1;
+                }
                 return self.poll_pause(&mut Context::from_waker(&all));
             }
             Poll::Ready(frame) => frame,
         };
-        (self.pause, self.is_awaited) = (None, false);
+        (self.pause, self.awaiting) = (None, 0);
         self.frames += 1;
         self.waiting.wake_others(cx.waker());
         let frame = match frame {
@@ -280,6 +283,8 @@ pub struct ReplayReader {
     id: u32,
     next: usize,
     done: bool,
+    /// The number of the frame that the reader waits for, until this frame has arrived.
+    awaits: Option<u64>,
     /// Counts the attempt while it waits for the rest of its body.
     unfinished: Option<GaugeGuard>,
 }
@@ -301,7 +306,7 @@ impl ReplayReader {
     }
 
     /// Ready with true when the whole body is in the replay buffer, and with false if it has not arrived and may not fit.
-    pub(crate) fn poll_arrived(&self, cx: &mut Context<'_>) -> Poll<bool> {
+    pub(crate) fn poll_arrived(&mut self, cx: &mut Context<'_>) -> Poll<bool> {
         let mut state = self.replay.lock();
         while !state.ended {
             let room = (state.kept_bytes_max - state.kept_bytes) as u64;
@@ -309,24 +314,49 @@ impl ReplayReader {
                 return Poll::Ready(false);
             }
             let fits = state.source.size_hint().upper().is_some_and(|rest| rest <= room);
-            let is_pending = state.poll_source(cx, self.id).is_pending();
+            let reader = (self.id, &mut self.awaits);
+            let is_pending = state.poll_source(cx, reader).is_pending();
             if is_pending {
                 return if fits { Poll::Pending } else { Poll::Ready(false) };
             }
         }
         Poll::Ready(true)
     }
+
+    /// The reader no longer waits for the client.
+    fn stop_waiting(&mut self) {
+        if let Some(frame) = self.awaits.take() {
+            let mut state = self.replay.lock();
+            if state.frames == frame {
+                state.awaiting -= 1;
+            }
+        }
+    }
+}
+
+impl Drop for ReplayReader {
+    fn drop(&mut self) {
+        self.stop_waiting();
+    }
 }
 
 impl OutboundBody {
-    /// Returns the body, and keeps the same body to be sent again, from its start.
-    pub(crate) fn clone_to_send(&mut self) -> Self {
-        let again = match self {
+    /// Takes the body to send it, until it is [put back](Self::put_back).
+    pub(crate) fn take_to_send(&mut self) -> Self {
+        match self {
             Self::Empty => Self::Empty,
             Self::Full(data) => Self::Full(data.clone()),
-            Self::Replay(reader) => Self::Replay(reader.replay.reader()),
-        };
-        std::mem::replace(self, again)
+            Self::Replay(_) => std::mem::replace(self, Self::Empty),
+        }
+    }
+
+    /// Puts a body back that was sent in vain, to be sent again from its start.
+    pub(crate) fn put_back(&mut self, sent: Self) {
+        if let Self::Replay(mut reader) = sent {
+            reader.stop_waiting();
+            (reader.next, reader.done) = (0, false);
+            *self = Self::Replay(reader);
+        }
     }
 
     /// Ends the count of an attempt that waits for the rest of its body.
@@ -408,7 +438,7 @@ impl Body for OutboundBody {
             return Poll::Ready(Some(Err(BodyError::Client(fault))));
         }
         if !state.ended {
-            match state.poll_source(cx, reader.id) {
+            match state.poll_source(cx, (reader.id, &mut reader.awaits)) {
                 Poll::Pending => return Poll::Pending,
                 Poll::Ready(Some(Ok(data))) => {
                     reader.next += 1;
@@ -457,3 +487,6 @@ impl Body for OutboundBody {
 
 #[cfg(test)]
 pub(crate) mod from_client;
+
+#[cfg(test)]
+mod tests;

@@ -157,23 +157,28 @@ impl Drop for StreamLease {
 
 impl StreamLease {
     /// Sends a request and waits for the head of its response; interim responses go to `request.interim`. Dropping the future
-    /// resets the stream. The request can be sent again, as far as its body is kept.
+    /// resets the stream. After an error, the request can be sent again, as far as its body is kept.
     pub(crate) async fn send(
         self,
         request: &mut OutboundRequest,
         is_https: bool,
     ) -> Result<(ResponseHead, ResponseBody), Error> {
-        let body = request.body.clone_to_send();
-        let is_end = body.is_end_stream();
-        let length = announced_length(&request.head.method, &body);
+        let is_end = request.body.is_end_stream();
+        let length = announced_length(&request.head.method, &request.body);
         let to_send = RequestToSend { request, is_https, length, is_end, is_connect: false };
         let (stream, body_reader) = self.open(to_send).await?;
-        let exchange = Exchange {
-            sending: BodySender::new(stream, body, is_end),
+        let mut exchange = Exchange {
+            sending: BodySender::new(stream, request.body.take_to_send(), is_end),
             body: body_reader,
             interim: request.interim.clone(),
         };
-        exchange.finish().await
+        match poll_fn(|cx| exchange.poll_head(cx)).await {
+            Ok((head, left)) => Ok((head, exchange.into_body(left))),
+            Err(error) => {
+                request.body.put_back(exchange.sending.body);
+                Err(error)
+            }
+        }
     }
 
     /// Opens a stream by the head of a request.
@@ -256,11 +261,10 @@ struct Exchange {
 }
 
 impl Exchange {
-    async fn finish(mut self) -> Result<(ResponseHead, ResponseBody), Error> {
-        let (head, left) = poll_fn(|cx| self.poll_head(cx)).await?;
+    /// The response has begun; a task sends the rest of the request.
+    fn into_body(self, left: Option<u64>) -> ResponseBody {
         let sending = (!self.sending.is_done()).then(|| tokio::spawn(send_rest(self.sending)));
-        let body = ResponseBody { body: self.body, left, sending };
-        Ok((head, body))
+        ResponseBody { body: self.body, left, sending }
     }
 
     fn poll_head(

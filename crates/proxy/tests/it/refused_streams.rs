@@ -5,11 +5,12 @@ use crate::client::Client;
 use crate::deadline::run;
 use crate::frames::{
     DATA, END_HEADERS, END_STREAM, Frame, Frames, GOAWAY, HEADERS, REFUSED_STREAM, RST_STREAM,
-    WINDOW_UPDATE,
+    SETTINGS, WINDOW_UPDATE,
 };
 use crate::metrics::Metrics;
 use crate::proxy::{Proxy, Setup};
 use crate::replica::{Replica, Speaks, ok};
+use crate::wire::Wire;
 use http::{StatusCode, Version};
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -34,6 +35,8 @@ pub(crate) enum Refusing {
     First,
     /// Each stream, likewise.
     EachStream,
+    /// The first stream, before the end of its body. The replica then reads no byte of another body.
+    FirstUpload,
     /// Each stream, as soon as more of its body has arrived than the replay buffer keeps.
     LongBodies,
 }
@@ -143,6 +146,11 @@ async fn serve(mut frames: Frames, refusing: Refusing, record: &Record) -> Optio
                 }
             }
             Refusing::EachStream if is_end => refuse(&mut frames, stream, record).await?,
+            Refusing::FirstUpload if frame.kind == DATA => {
+                // SETTINGS_INITIAL_WINDOW_SIZE is zero.
+                frames.write(SETTINGS, 0, 0, &[0, 4, 0, 0, 0, 0]).await.ok()?;
+                refuse(&mut frames, stream, record).await?;
+            }
             Refusing::LongBodies if frame.kind == HEADERS => {
                 received = 0;
                 frames.write(WINDOW_UPDATE, 0, stream, &window).await.ok()?;
@@ -153,7 +161,10 @@ async fn serve(mut frames: Frames, refusing: Refusing, record: &Record) -> Optio
                     refuse(&mut frames, stream, record).await?;
                 }
             }
-            Refusing::ByGoAway | Refusing::EachStream | Refusing::LongBodies => {}
+            Refusing::ByGoAway
+            | Refusing::EachStream
+            | Refusing::FirstUpload
+            | Refusing::LongBodies => {}
         }
     }
 }
@@ -270,5 +281,21 @@ fn a_body_that_is_kept_is_sent_again_as_it_was() {
         assert_eq!(client.send(upload).await.status, StatusCode::OK);
         assert_eq!((replica.refused(), replica.processed()), (1, 1));
         assert!(*replica.record.body.lock().expect("no panic") == sent, "other bytes");
+    });
+}
+
+#[test]
+fn a_replica_that_reads_nothing_of_a_body_that_is_sent_again_is_slow_and_not_its_client() {
+    run(async {
+        let replica = RefusingReplica::start(Refusing::FirstUpload).await;
+        let keys = "connect: {protocol: http2, http2_connections_max: 1}\n\
+                    hedge: false\nretry: false\ntimeout: 300ms";
+        let proxy = Setup::before(&[replica.address]).workers(1).upstream(keys).start();
+        let mut wire = Wire::connect(proxy.address()).await;
+        wire.send("POST / HTTP/1.1\r\nhost: h\r\ncontent-length: 2\r\n\r\nx").await;
+        let response = wire.response().await;
+        assert_eq!(replica.refused(), 1);
+        let found = (response.head.status(), response.head.get("curtail-error"));
+        assert_eq!(found, (504, Some("timed_out")));
     });
 }
