@@ -36,7 +36,7 @@ curtail_metrics::counters! {
         tcp_ns: Counter,
         /// TLS handshakes.
         tls_ns: Counter,
-        /// Requests that found all connections in use, or half of them by uploads.
+        /// Requests that found all connections or streams in use, or half of them by uploads.
         connections_full: LimitBreaker,
         /// Requests over HTTP/2 that the server refused, by `REFUSED_STREAM` or GOAWAY; every refusal counts.
         streams_refused: Counter,

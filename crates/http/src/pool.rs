@@ -8,7 +8,8 @@
 //! and `idle_min` are opened ahead of requests ([`refill`]); `http2_connections_max` HTTP/2
 //! connections with `http2_streams_max` requests each, or as many as the server allows. A request beyond these limits is
 //! not sent, so no request waits for the end of another one. Requests whose bodies are incomplete use at most half of the
-//! HTTP/1.1 connections, rounded up: clients that never finish their bodies leave the other half to complete requests.
+//! HTTP/1.1 connections or of the streams of HTTP/2, rounded up: clients that never finish their bodies leave the other
+//! half to complete requests.
 
 mod attempts;
 mod body;
@@ -78,8 +79,8 @@ pub enum ExchangeError {
     /// All connections are in use, and no more may be opened.
     #[error("{server}: all {max} connections are in use")]
     Full { server: String, max: usize },
-    /// Too many connections are in use by requests whose bodies are incomplete.
-    #[error("{server}: {max} connections wait for the rest of a request body")]
+    /// Too many requests with incomplete bodies are in progress.
+    #[error("{server}: {max} other requests wait for the rest of their bodies")]
     FullUploads { server: String, max: usize },
     /// All HTTP/2 connections are full, and no more may be opened.
     #[error(
@@ -286,17 +287,26 @@ impl Pool {
         }
     }
 
-    /// Counts a request whose body is incomplete, unless the server speaks HTTP/2. Beyond the limit, a request waits until
-    /// the replay buffer has its whole body.
+    /// Counts a request whose body is incomplete. Beyond the limit, a request waits until the replay buffer has its whole
+    /// body.
     async fn admit_body(&self, body: &mut OutboundBody) -> Result<(), ExchangeError> {
         let OutboundBody::Replay(body) = body else { return Ok(()) };
-        if self.attempts.is_http2() || body.has_arrived() {
+        if body.has_arrived() {
             return Ok(());
         }
-        let max = self.config.connections_max.div_ceil(2);
-        if let Some(counted) = self.http1.count_upload(max) {
-            body.count_until_end(counted);
-        } else if !poll_fn(|cx| body.poll_arrived(cx)).await {
+        let counted = if self.attempts.is_http2() {
+            self.http2.count_upload()
+        } else {
+            self.http1.count_upload(self.config.connections_max.div_ceil(2))
+        };
+        let max = match counted {
+            Ok(counted) => {
+                body.count_until_end(counted);
+                return Ok(());
+            }
+            Err(max) => max,
+        };
+        if !poll_fn(|cx| body.poll_arrived(cx)).await {
             let error = ExchangeError::FullUploads { server: self.server(), max };
             let is_fault = body.has_fault();
             let full = &self.counters.connections_full;

@@ -262,7 +262,9 @@ struct Exchange {
 
 impl Exchange {
     /// The response has begun; a task sends the rest of the request.
-    fn into_body(self, left: Option<u64>) -> ResponseBody {
+    fn into_body(mut self, left: Option<u64>) -> ResponseBody {
+        // A stream in both directions is no upload whose server waits for its end.
+        self.sending.body.end_count();
         let sending = (!self.sending.is_done()).then(|| tokio::spawn(send_rest(self.sending)));
         ResponseBody { body: self.body, left, sending }
     }

@@ -141,7 +141,8 @@ impl Error {
             | Self::Malformed(_)
             | Self::Cancelled
             | Self::SwitchedProtocols
-            | Self::HeadTooLong => false,
+            | Self::HeadTooLong
+            | Self::NoStream => false,
         }
     }
 

@@ -73,9 +73,9 @@ impl Http1Transport {
         self.open.enter_below(max)
     }
 
-    /// Counts a request whose body is incomplete; [`None`] if there are already `max`.
-    pub(super) fn count_upload(&self, max: usize) -> Option<GaugeGuard> {
-        self.uploads.enter_below(max)
+    /// Counts a request whose body is incomplete; an error with `max` if there are already as many.
+    pub(super) fn count_upload(&self, max: usize) -> Result<GaugeGuard, usize> {
+        self.uploads.enter_below(max).ok_or(max)
     }
 
     pub(super) fn idle_count(&self) -> usize {

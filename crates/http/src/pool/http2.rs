@@ -8,6 +8,7 @@ use crate::head::ResponseHead;
 use crate::http2::{self, ConnectBody, Http2Connection, StreamLease};
 use crate::outbound_request::OutboundRequest;
 use crate::stream::Stream;
+use curtail_metrics::{Gauge, GaugeGuard};
 use curtail_units::Instant;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -20,6 +21,8 @@ pub(super) struct Http2Transport {
     config: ConnectConfig,
     tls: bool,
     open: Mutex<Vec<Http2>>,
+    /// The requests without a response whose bodies are incomplete.
+    uploads: Gauge,
     /// Whether the server has closed a new connection before a request.
     has_early_close: AtomicBool,
     /// The limit of streams that the server announced last; a new connection begins with it.
@@ -55,9 +58,17 @@ impl Http2Transport {
             config: config.clone(),
             tls,
             open: Mutex::default(),
+            uploads: Gauge::default(),
             has_early_close: AtomicBool::default(),
             streams_announced: AtomicUsize::new(usize::MAX),
         }
+    }
+
+    /// Counts a request whose body is incomplete; an error with the maximum if there are already as many.
+    pub(super) fn count_upload(&self) -> Result<GaugeGuard, usize> {
+        let streams = self.config.http2_connections_max * self.exchanges_max();
+        let max = streams.div_ceil(2);
+        self.uploads.enter_below(max).ok_or(max)
     }
 
     /// Whether a connection does not soon reach its idle timeout.
@@ -308,6 +319,26 @@ mod tests {
         assert!(first.as_mut().poll(&mut cx).is_pending(), "it has the only stream");
         let second = Box::pin(transport.exchange(second, &mut other)).as_mut().poll(&mut cx);
         assert!(matches!(second, Poll::Ready(Err(http2::Error::NoStream))));
+    }
+
+    #[tokio::test]
+    async fn incomplete_bodies_may_use_half_of_the_streams() {
+        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await.expect("loopback");
+        let config = ConnectConfig {
+            http2_connections_max: 3,
+            http2_streams_max: 5,
+            ..ConnectConfig::default()
+        };
+        let transport = Http2Transport::new(&config, false);
+        let uploads = || {
+            let all: Vec<_> = std::iter::from_fn(|| transport.count_upload().ok()).collect();
+            (all.len(), transport.count_upload().err())
+        };
+        assert_eq!(uploads(), (8, Some(8)));
+        let (mut lease, mut server) = open(&transport, &listener).await;
+        server.write_all(&[0, 0, 6, 4, 0, 0, 0, 0, 0, 0, 3, 0, 0, 0, 3]).await.expect("it is open");
+        lease.accepts_connect().await.expect("settings");
+        assert_eq!(uploads(), (5, Some(5)), "the server allows three on each connection");
     }
 
     #[tokio::test]

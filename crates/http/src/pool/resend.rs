@@ -44,8 +44,6 @@ impl Pool {
         mut request: OutboundRequest,
         clock: &Clock,
     ) -> Result<PoolResponse, ExchangeError> {
-        // Its connection serves others as well.
-        request.body.end_count();
         let mut resends = Resends::default();
         loop {
             let error = match self.http2.exchange(lease, &mut request).await {

@@ -1,4 +1,4 @@
-//! Clients that do not finish their request bodies: they hold at most half of the connections to a replica.
+//! Clients that do not finish their request bodies: they hold at most half of the connections or streams to a replica.
 
 use crate::access_log::{lines_after, logging};
 use crate::body;
@@ -11,27 +11,32 @@ use crate::raw_replica::RawReplica;
 use crate::replica::{Replica, Speaks, ok};
 use crate::wire::{Message, Wire};
 use bytes::Bytes;
-use http::{StatusCode, Version};
+use http::{Response, StatusCode, Version};
 use http_body_util::BodyExt;
+use std::io;
 use std::net::SocketAddr;
 
 /// The length of an upload that no replay buffer holds.
 const LONG: usize = 100_000;
 
-/// A replica that responds after the end of a body, and a proxy that may have four connections to it.
-async fn start() -> (Replica, Proxy) {
-    let replica = Replica::start(Speaks::Http1, |request| async {
+/// Four requests at a time to a replica of HTTP/1.1.
+const FOUR_CONNECTIONS: &str = "connections_max: 4";
+
+/// Four requests at a time to a replica of HTTP/2.
+const FOUR_STREAMS: &str = "protocol: http2, http2_connections_max: 2, http2_streams_max: 2";
+
+/// A replica that responds after the end of a body.
+async fn start(speaks: Speaks) -> Replica {
+    let replica = Replica::start(speaks, |request| async {
         request.into_body().collect().await.map_or_else(|_| ok("broken"), |_| ok("whole"))
     });
-    let replica = replica.await;
-    let proxy = setup(replica.address()).start();
-    (replica, proxy)
+    replica.await
 }
 
-fn setup(replica: SocketAddr) -> Setup {
+fn setup(replica: SocketAddr, connect: &str) -> Setup {
     Setup::before(&[replica])
         .workers(1)
-        .upstream("hedge: false\nretry: false\nconnect: {connections_max: 4}")
+        .upstream(&format!("hedge: false\nretry: false\nconnect: {{{connect}}}"))
 }
 
 /// Sends a head and the first part of a body.
@@ -50,43 +55,71 @@ async fn upload(proxy: &Proxy, replica: &Replica, number: usize) -> Wire {
 
 #[test]
 fn complete_requests_are_served_beside_uploads_that_do_not_end() {
-    run(async {
-        let (replica, proxy) = start().await;
-        let mut first = upload(&proxy, &replica, 1).await;
-        let second = upload(&proxy, &replica, 2).await;
-        for (framing, part) in
-            [("content-length: 65537", "x"), ("transfer-encoding: chunked", "2\r\nx")]
-        {
-            let rejected = begin(&proxy, framing, part).await.response().await;
-            let found = (rejected.head.status(), rejected.head.get("curtail-error"));
-            assert_eq!(found, (503, Some("connection_limit")), "{framing}");
-        }
-        for version in [Version::HTTP_11, Version::HTTP_2] {
-            let mut client = Client::connect(proxy.address(), version).await;
-            assert_eq!(client.get("/").await.status, StatusCode::OK);
-            let post = client.request_with("POST", "/", body::whole("body"));
-            assert_eq!(client.send(post).await.status, StatusCode::OK, "{version:?}");
-        }
-        // A body that fits into the replay buffer waits there for its end.
-        let mut short = begin(&proxy, "content-length: 2", "x").await;
-        proxy.until(|m| m.in_flight() == 3).await;
-        assert_eq!(replica.record().count(), 6);
-        short.send("y").await;
-        assert_eq!(short.response().await.head.status(), 200);
+    run(assert_complete_requests_are_served(Speaks::Http1, FOUR_CONNECTIONS));
+}
 
-        first.send(vec![b'x'; LONG - 1]).await;
-        assert_eq!(first.response().await.head.status(), 200);
-        let third = upload(&proxy, &replica, 8).await;
-        drop((second, third));
-        proxy.until(|m| m.in_flight() == 0).await;
-        let _uploads = (upload(&proxy, &replica, 9).await, upload(&proxy, &replica, 10).await);
+#[test]
+fn complete_requests_are_served_over_http_2_beside_uploads_that_do_not_end() {
+    run(assert_complete_requests_are_served(Speaks::Http2, FOUR_STREAMS));
+}
+
+/// Checks a replica that may get four requests at a time.
+async fn assert_complete_requests_are_served(speaks: Speaks, connect: &str) {
+    let replica = start(speaks).await;
+    let proxy = setup(replica.address(), connect).start();
+    let mut first = upload(&proxy, &replica, 1).await;
+    let second = upload(&proxy, &replica, 2).await;
+    for (framing, part) in
+        [("content-length: 65537", "x"), ("transfer-encoding: chunked", "2\r\nx")]
+    {
+        let rejected = begin(&proxy, framing, part).await.response().await;
+        let found = (rejected.head.status(), rejected.head.get("curtail-error"));
+        assert_eq!(found, (503, Some("connection_limit")), "{framing}");
+    }
+    for version in [Version::HTTP_11, Version::HTTP_2] {
+        let mut client = Client::connect(proxy.address(), version).await;
+        assert_eq!(client.get("/").await.status, StatusCode::OK);
+        let post = client.request_with("POST", "/", body::whole("body"));
+        assert_eq!(client.send(post).await.status, StatusCode::OK, "{version:?}");
+    }
+    // A body that fits into the replay buffer waits there for its end.
+    let mut short = begin(&proxy, "content-length: 2", "x").await;
+    proxy.until(|m| m.in_flight() == 3).await;
+    assert_eq!(replica.record().count(), 6);
+    short.send("y").await;
+    assert_eq!(short.response().await.head.status(), 200);
+
+    first.send(vec![b'x'; LONG - 1]).await;
+    assert_eq!(first.response().await.head.status(), 200);
+    let third = upload(&proxy, &replica, 8).await;
+    drop((second, third));
+    proxy.until(|m| m.in_flight() == 0).await;
+    let _uploads = (upload(&proxy, &replica, 9).await, upload(&proxy, &replica, 10).await);
+}
+
+#[test]
+fn requests_with_a_response_may_use_all_streams_of_http_2() {
+    run(async {
+        let replica = Replica::start(Speaks::Http2, |request| {
+            let echo = request.into_body().map_err(io::Error::other).boxed_unsync();
+            std::future::ready(Response::new(echo))
+        });
+        let replica = replica.await;
+        let proxy = setup(replica.address(), FOUR_STREAMS).start();
+        let mut streams = Vec::new();
+        for _ in 0..4 {
+            let mut wire = begin(&proxy, "transfer-encoding: chunked", "1\r\nx\r\n").await;
+            let head = wire.read_head().await.expect("it is connected").expect("a response");
+            assert_eq!(head.status(), 200);
+            streams.push(wire);
+        }
     });
 }
 
 #[test]
 fn an_upload_that_outlasts_the_timeout_ejects_no_replica() {
     run(async {
-        let (replica, _) = start().await;
+        let replica = start(Speaks::Http1).await;
         let directory = Directory::new();
         let file = directory.path("access.log");
         let setup = Setup::before(&[replica.address()])
@@ -118,7 +151,8 @@ fn a_body_that_waits_in_the_replay_buffer_has_the_body_timeout() {
             wire.read_to_close().await;
         })
         .await;
-        let proxy = setup(replica.address()).top("limits: {body_timeout: 300ms}").start();
+        let proxy =
+            setup(replica.address(), FOUR_CONNECTIONS).top("limits: {body_timeout: 300ms}").start();
         // Their responses have begun, so the body timeout does not end them.
         let mut uploads = Vec::new();
         for _ in 0..2 {
@@ -149,7 +183,7 @@ fn a_client_that_leaves_within_its_upload_has_gone() {
         .await;
         let directory = Directory::new();
         let file = directory.path("access.log");
-        let proxy = logging(&setup(replica.address()), &file, "").start();
+        let proxy = logging(&setup(replica.address(), FOUR_CONNECTIONS), &file, "").start();
         let arrived =
             |count| replica.record().until(move |record| record.requests().len() == count);
 
