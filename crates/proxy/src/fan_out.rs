@@ -30,8 +30,7 @@ use curtail_http::forwarding;
 use curtail_http::head::{Known, RequestHead, ResponseHead};
 use curtail_policy::journal::Entry;
 use curtail_policy::{
-    CallId, Decided, Gather, GatherEffect, GatherEvent, GatherOutcome, GatherReason, Reason,
-    RestMode,
+    CallId, Decided, Gather, GatherEffect, GatherEvent, GatherOutcome, GatherReason, RestMode,
 };
 use curtail_units::{Instant, Ratio};
 use http::{Method, StatusCode};
@@ -530,7 +529,8 @@ impl Drop for FanOutRequest {
         }
         if self.trail.is_some() {
             let missing = self.missing(false);
-            self.end(FanOutResult::ClientGone, (None, Some(Reason::ClientGone.name())), &missing);
+            let error = self.trail.as_ref().map(|trail| trail.client.end_error());
+            self.end(FanOutResult::ClientGone, (None, error), &missing);
         }
     }
 }

@@ -389,8 +389,8 @@ pub(crate) fn server_upstream(config: &LeafListener) -> NamedUpstream {
     }
 }
 
-/// The permit of a request at a leaf: queued, then in service. Dropping the permit cancels the request, so that the age
-/// at which it was cut short does not count as its latency.
+/// The permit of a request at a leaf: queued, then in service. Dropping the permit cancels the request, so that neither the
+/// age at which it was cut short nor the short time of a refused connection counts as a latency.
 #[derive(Debug)]
 pub(crate) struct LeafPermit {
     leaf: Arc<Leaf>,

@@ -269,7 +269,9 @@ async fn respond_from_upstream(
             response.forward(client.leaf.is_some(), (permit, idle))
         }
         Err((no_response, trail)) => {
-            if let NoResponse::RequestFailure(RequestFailure::Failed(_)) = no_response {
+            if let NoResponse::RequestFailure(RequestFailure::Failed(failure)) = no_response
+                && !failure.is_unexecuted()
+            {
                 LeafPermit::finish(permit);
             }
             drop(body);

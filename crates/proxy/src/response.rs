@@ -167,17 +167,13 @@ impl Completion {
         }
     }
 
-    /// The response has ended: complete, or broken off by the replica.
-    pub(crate) fn end(&mut self, whole: bool) {
-        if whole {
-            self.end_whole(None);
-        } else {
-            self.break_off(&"the body of the response did not end");
-        }
+    /// The response is complete.
+    pub(crate) fn complete(&mut self) {
+        self.end_whole(None);
     }
 
     /// The response has broken off: it is the client that failed if its body did, and the replica otherwise.
-    fn fail(&mut self, error: &pool::ResponseError) {
+    pub(crate) fn fail(&mut self, error: &pool::ResponseError) {
         if let pool::ResponseError::Http1(http1::Error::Body(BodyError::Client(fault))) = error {
             match fault {
                 ClientFault::Gone => self.lose_client(),
@@ -347,7 +343,7 @@ impl RelayedBody {
         match body {
             BufferedBody::Whole(data, trailers) => {
                 completion.body(data.len());
-                completion.end(true);
+                completion.complete();
                 LeafPermit::finish(permit);
                 match trailers {
                     None => Self::Whole(data),
@@ -381,7 +377,7 @@ impl Streamed {
             Some(Ok(_)) => self.body.is_end_stream(),
         };
         if is_last {
-            self.completion.end(true);
+            self.completion.complete();
             LeafPermit::finish(self.permit.take());
         }
         let frame = frame.map(|frame| match frame.map_err(RelayError::Replica)?.into_data() {

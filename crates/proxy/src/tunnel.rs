@@ -89,7 +89,7 @@ impl Tunnel {
                     Err(_) if lock(&client).has_failed() => completion.lose_client(),
                     carried => {
                         match carried {
-                            Ok(()) => completion.end(true),
+                            Ok(()) => completion.complete(),
                             Err(error) => completion.break_off(&error),
                         }
                         LeafPermit::finish(permit.take());

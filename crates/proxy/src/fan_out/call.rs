@@ -99,7 +99,7 @@ pub(super) async fn run(
         BufferedBody::Open(body) => {
             let read = tokio::time::timeout(timeout.into(), read(body, &mut ending, &buffer)).await;
             read.unwrap_or_else(|_| {
-                ending.end(false);
+                ending.break_off(&"its body did not end within the timeout");
                 Err(CallError::new(StatusCode::GATEWAY_TIMEOUT, "timed_out"))
             })?
         }
@@ -112,7 +112,7 @@ pub(super) async fn run(
         Err(error) if error.response.is_none() && !is_server_error => {
             ending.end_with_error(error.name)
         }
-        Ok(_) | Err(_) => ending.end(true),
+        Ok(_) | Err(_) => ending.complete(),
     }
     checked
 }
@@ -125,10 +125,10 @@ async fn read(
 ) -> Result<Bytes, CallError> {
     let mut whole = BytesMut::new();
     while let Some(frame) = body.frame().await {
-        let Ok(frame) = frame else {
-            ending.end(false);
-            return Err(CallError::new(StatusCode::BAD_GATEWAY, Failure::Broken.name()));
-        };
+        let frame = frame.map_err(|error| {
+            ending.fail(&error);
+            CallError::new(StatusCode::BAD_GATEWAY, Failure::Broken.name())
+        })?;
         let Ok(data) = frame.into_data() else { continue };
         ending.body(data.len());
         match buffer.take(data.len()) {

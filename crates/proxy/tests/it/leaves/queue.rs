@@ -299,6 +299,29 @@ fn a_leaf_that_cannot_reach_its_server_is_ejected_as_the_server_would_be() {
 }
 
 #[test]
+fn requests_that_the_server_did_not_get_have_no_latency() {
+    run(async {
+        let gated = Gated::start("a", "").await;
+        let mut client = Client::connect(gated.address(), Version::HTTP_11).await;
+        let busy = gated.keep_busy().await;
+        for _ in 0..200 {
+            client.get("/.curtail/load").await;
+        }
+        gated.respond_once();
+        busy.await.expect("no panic");
+        gated.until(|metrics| metrics.sum("curtail_leaf_in_service", &[]) == 0).await;
+        let before = client.get("/.curtail/load").await;
+        let Gated { leaf: _leaf, server, gate: _ } = gated;
+        drop(server);
+        for _ in 0..3 {
+            assert_eq!(client.get("/").await.error(), Some("not_sent"));
+        }
+        let after = client.get("/.curtail/load").await;
+        assert_eq!(after.get("curtail-load"), before.get("curtail-load"));
+    });
+}
+
+#[test]
 fn a_leaf_whose_server_refuses_streams_refuses_and_is_not_ejected() {
     run(async {
         let server = RefusingReplica::start(Refusing::EachStream).await;
