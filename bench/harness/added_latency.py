@@ -41,6 +41,7 @@ def measure(plan, scratch, nginx, no_build, print_line):
         arguments = [part for key, value in settings.items() for part in ("--set", f"{key}={value}")]
         command = [*peers.PEERS[name](scratch).command, *arguments]
         with contextlib.ExitStack() as running:
+            running.enter_context(processes.no_sleeping_cores())
             base, receivers = start_haproxy(running, scratch, has_log, sink)
             log = scratch / f"{name}-compared.log"
             curtail = running.enter_context(ServerProcess(name, command, PROXY_CORE, PORTS.values(), log))
