@@ -8,8 +8,8 @@
 //! and `idle_min` are opened ahead of requests ([`refill`]); `http2_connections_max` HTTP/2
 //! connections with `http2_streams_max` requests each, or as many as the server allows. A request beyond these limits is
 //! not sent, so no request waits for the end of another one. Requests whose bodies are incomplete use at most half of the
-//! HTTP/1.1 connections or of the streams of HTTP/2, rounded up: clients that never finish their bodies leave the other
-//! half to complete requests.
+//! HTTP/1.1 connections, or of the streams of HTTP/2 until their responses begin, rounded up: clients that never finish
+//! their bodies leave the other half to complete requests.
 
 mod attempts;
 mod body;
@@ -32,7 +32,7 @@ use crate::head::{Known, ResponseHead};
 use crate::limit_breaker::LimitBreaker;
 use crate::outbound_request::OutboundRequest;
 use crate::proxy_protocol::ConnectionAddresses;
-use crate::replay::OutboundBody;
+use crate::replay::{BodyError, OutboundBody};
 use crate::stream::Stream;
 use ::http::StatusCode;
 use attempts::{Attempt, Attempts, Turn, WaitError};
@@ -83,9 +83,7 @@ pub enum ExchangeError {
     #[error("{server}: {max} other requests wait for the rest of their bodies")]
     FullUploads { server: String, max: usize },
     /// All HTTP/2 connections are full, and no more may be opened.
-    #[error(
-        "{server}: all {connections} HTTP/2 connections carry {streams} requests each, or as many as the server allows"
-    )]
+    #[error("{server}: all {connections} HTTP/2 connections carry {streams} requests each")]
     FullHttp2 { server: String, connections: usize, streams: usize },
     /// Too many requests wait for a connection.
     #[error("{server}: {max} other requests wait for a connection")]
@@ -126,6 +124,8 @@ pub enum ExchangeErrorKind {
     NotSent,
     /// The server said that it did not process the request, as it may when it ends a connection.
     Unprocessed,
+    /// The request could not be sent to its end, because the replay buffer does not have its whole body.
+    BodyNotKept,
     /// The server may have processed the request.
     Broken,
 }
@@ -144,6 +144,11 @@ impl ExchangeError {
             }
             Self::Unprocessed { .. } | Self::UnprocessedBody { .. } => {
                 ExchangeErrorKind::Unprocessed
+            }
+            Self::Broken { source, .. }
+                if matches!(source.body_error(), Some(BodyError::NotKept)) =>
+            {
+                ExchangeErrorKind::BodyNotKept
             }
             Self::Broken { .. } | Self::SwitchedProtocols { .. } | Self::BadHandshake { .. } => {
                 ExchangeErrorKind::Broken
@@ -167,6 +172,16 @@ pub enum ResponseError {
 }
 
 impl ResponseError {
+    /// The error of the request body, if it is the cause.
+    #[must_use]
+    pub const fn body_error(&self) -> Option<BodyError> {
+        match self {
+            Self::Http1(crate::http1::Error::Body(error))
+            | Self::Http2(crate::http2::Error::Body(error)) => Some(*error),
+            Self::Http1(_) | Self::Http2(_) | Self::Hyper(_) => None,
+        }
+    }
+
     /// Whether the server provably did not process the request.
     fn is_not_sent(&self) -> bool {
         match self {
@@ -428,11 +443,10 @@ impl Pool {
     }
 
     fn full_http2(&self) -> ExchangeError {
-        let ConnectConfig { http2_connections_max, http2_streams_max, .. } = self.config;
         let error = ExchangeError::FullHttp2 {
             server: self.server(),
-            connections: http2_connections_max,
-            streams: http2_streams_max,
+            connections: self.config.http2_connections_max,
+            streams: self.http2.exchanges_max(),
         };
         self.log_full(&self.counters.connections_full, error)
     }

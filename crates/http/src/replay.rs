@@ -37,7 +37,7 @@ impl ClientFault {
 }
 
 /// Why an attempt cannot continue with the body.
-#[derive(Debug, thiserror::Error)]
+#[derive(Clone, Copy, Debug, thiserror::Error)]
 pub enum BodyError {
     /// The client did not send the body.
     #[error(transparent)]
@@ -310,10 +310,12 @@ impl ReplayReader {
         let mut state = self.replay.lock();
         while !state.ended {
             let room = (state.kept_bytes_max - state.kept_bytes) as u64;
-            if room == 0 || state.fault.is_some() || state.sole_reader.is_some() {
+            let rest = state.source.size_hint();
+            // A body that is too long is left for an attempt that can send it.
+            if room < rest.lower().max(1) || state.fault.is_some() || state.sole_reader.is_some() {
                 return Poll::Ready(false);
             }
-            let fits = state.source.size_hint().upper().is_some_and(|rest| rest <= room);
+            let fits = rest.upper().is_some_and(|rest| rest <= room);
             let reader = (self.id, &mut self.awaits);
             let is_pending = state.poll_source(cx, reader).is_pending();
             if is_pending {
@@ -350,7 +352,7 @@ impl OutboundBody {
         }
     }
 
-    /// Puts a body back that was sent in vain, to be sent again from its start.
+    /// Puts the body of a failed attempt back, to be sent again from its start.
     pub(crate) fn put_back(&mut self, sent: Self) {
         if let Self::Replay(mut reader) = sent {
             reader.stop_waiting();

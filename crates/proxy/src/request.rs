@@ -569,17 +569,12 @@ pub(crate) const fn status_without_replica(why: NoResponse) -> (StatusCode, &'st
         NoResponse::UpstreamFull => (StatusCode::SERVICE_UNAVAILABLE, "upstream_in_flight_limit"),
         NoResponse::RequestFailure(why) => {
             let status = match why {
-                RequestFailure::NoReplica
-                | RequestFailure::Failed(
-                    Failure::NotSent
-                    | Failure::ConnectionLimit
-                    | Failure::Unprocessed
-                    | Failure::Refused,
-                ) => StatusCode::SERVICE_UNAVAILABLE,
+                RequestFailure::NoReplica => StatusCode::SERVICE_UNAVAILABLE,
+                RequestFailure::Failed(failure) if failure.is_unexecuted() => {
+                    StatusCode::SERVICE_UNAVAILABLE
+                }
+                RequestFailure::Failed(_) => StatusCode::BAD_GATEWAY,
                 RequestFailure::TimedOut => StatusCode::GATEWAY_TIMEOUT,
-                RequestFailure::Failed(
-                    Failure::Broken | Failure::BadResponse | Failure::TwinLost,
-                ) => StatusCode::BAD_GATEWAY,
             };
             (status, root::name(why))
         }

@@ -17,7 +17,7 @@ use curtail_http::head::{Known, ResponseHead};
 use curtail_http::pool::{self, ResponseBody};
 use curtail_http::progress::ProgressTimer;
 use curtail_http::replay::{BodyError, ClientFault, Replay};
-use curtail_http::{http1, http2, trailers};
+use curtail_http::{http1, trailers};
 use curtail_policy::{AttemptId, Event, Failure};
 use curtail_units::Instant;
 use http::{HeaderMap, StatusCode};
@@ -172,19 +172,17 @@ impl Completion {
         self.end_whole(None);
     }
 
-    /// The response has broken off: it is the client that failed if its body did, and the replica otherwise.
-    pub(crate) fn fail(&mut self, error: &pool::ResponseError) {
-        if let pool::ResponseError::Http1(http1::Error::Body(BodyError::Client(fault))) = error {
-            match fault {
-                ClientFault::Gone => self.lose_client(),
-                ClientFault::Slow | ClientFault::Broken => self.abandon(root::fault_name(*fault)),
-            }
-        } else if matches!(error, pool::ResponseError::Http2(http2::Error::Cancelled)) {
-            // This side has reset the stream, because the body of the request did not end.
-            self.lose_client();
-        } else {
-            self.break_off(error);
+    /// The response has broken off. Returns the error of the request body that is the cause; without one, the replica has
+    /// failed.
+    pub(crate) fn fail(&mut self, error: &pool::ResponseError) -> Option<BodyError> {
+        let body_error = error.body_error();
+        match body_error {
+            Some(BodyError::Client(ClientFault::Gone)) => self.lose_client(),
+            Some(BodyError::Client(fault)) => self.abandon(root::fault_name(fault)),
+            Some(BodyError::NotKept) => self.abandon(Failure::BodyNotKept.name()),
+            None => self.break_off(error),
         }
+        body_error
     }
 
     /// The replica has broken off its response, with this error.
@@ -314,7 +312,7 @@ pub(crate) struct IdleTimeout {
 /// A response body that ends before it is complete.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum RelayError {
-    #[error("the replica closed the connection in the middle of its response: {0}")]
+    #[error("the response of the replica broke off: {0}")]
     Replica(#[from] pool::ResponseError),
     #[error("no byte passed in either direction for stream_idle_timeout")]
     Idle,
@@ -371,7 +369,10 @@ impl Streamed {
         let is_last = match &frame {
             None => true,
             Some(Err(error)) => {
-                self.completion.fail(error);
+                if self.completion.fail(error).is_some() {
+                    // The age at which it was cut short is no latency of the leaf.
+                    self.permit = None;
+                }
                 true
             }
             Some(Ok(_)) => self.body.is_end_stream(),

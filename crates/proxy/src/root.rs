@@ -301,6 +301,7 @@ impl Exchange {
                     ExchangeErrorKind::Limit => Failure::ConnectionLimit,
                     ExchangeErrorKind::NotSent => Failure::NotSent,
                     ExchangeErrorKind::Unprocessed => Failure::Unprocessed,
+                    ExchangeErrorKind::BodyNotKept => Failure::BodyNotKept,
                     ExchangeErrorKind::Broken => Failure::Broken,
                 };
                 self.attempt_failed(index, now, failure)
@@ -322,14 +323,14 @@ impl Exchange {
 
     fn log_failed(&self, index: usize, now: Instant, error: &ExchangeError) {
         let (upstream, replica) = (&self.driver.upstream, self.address(index));
-        if let ExchangeError::Broken { source, .. } = error {
-            // Without the address in its text, the cause is one cause for all replicas.
-            upstream.log_broken_response(now, replica, source);
-        } else if error.kind() == ExchangeErrorKind::Broken {
-            upstream.log_broken_response(now, replica, error);
-        } else {
+        if error.kind() != ExchangeErrorKind::Broken {
             // A failed connection and a limit have their own warnings.
             tracing::debug!(upstream = upstream.name, replica, %error, "attempt failed");
+        } else if let ExchangeError::Broken { source, .. } = error {
+            // Without the address in its text, the cause is one cause for all replicas.
+            upstream.log_broken_response(now, replica, source);
+        } else {
+            upstream.log_broken_response(now, replica, error);
         }
     }
 
@@ -482,9 +483,10 @@ impl Exchange {
             let tie = leaf_headers::write_tie(tie.id, tie.role, &twin.address);
             request.set(Known::CurtailTie, tie.as_bytes());
         }
-        // The failed attempt may have used a dead connection of the pool.
+        // The failed attempt may have used a dead connection of the pool, unless a leaf responded over it.
         let fresh =
-            matches!(reason, Reason::Retry { failure: Failure::NotSent | Failure::Broken, .. });
+            matches!(reason, Reason::Retry { failure: Failure::NotSent | Failure::Broken, .. })
+                && self.trail.last_failed().is_none_or(|failed| failed.responded.is_none());
         let attempt_future = self.attempt_future(&replica, request, fresh);
         self.attempts.push(Attempt::Waiting(attempt_future));
         Some(())

@@ -334,6 +334,13 @@ impl Trail {
         }
     }
 
+    /// The attempt that failed last, in the order of their starts.
+    pub(crate) fn last_failed(&self) -> Option<&AttemptTrail> {
+        let has_failed =
+            |sent: &&AttemptTrail| matches!(sent.end, Some((_, AttemptEnd::Failed(_))));
+        self.attempts.iter().rev().find(has_failed)
+    }
+
     pub(crate) fn responded(&mut self, attempt: AttemptId, now: Instant, status: StatusCode) {
         if let Some(attempt) = self.attempt(attempt) {
             attempt.responded = Some((now, status));

@@ -214,16 +214,11 @@ impl StreamLease {
     /// Dropping the future resets the stream.
     pub(crate) async fn connect(
         self,
-        mut request: OutboundRequest,
+        request: &mut OutboundRequest,
         is_https: bool,
     ) -> Result<(ResponseHead, ConnectBody), Error> {
-        let request_head = RequestToSend {
-            request: &request,
-            is_https,
-            length: None,
-            is_end: false,
-            is_connect: true,
-        };
+        let request_head =
+            RequestToSend { request, is_https, length: None, is_end: false, is_connect: true };
         let (stream, body) = self.open(request_head).await?;
         // Nothing is sent until the server has accepted.
         let sending = BodySender::new(stream, OutboundBody::Empty, true);
@@ -297,7 +292,7 @@ fn poll_sending(sending: &mut BodySender<OutboundBody>, cx: &mut Context<'_>) ->
         Ok(()) | Err(SendError::Stream(_)) => {}
         Err(SendError::Body(error)) => {
             tracing::debug!(%error, "failed to send the whole request body");
-            sending.reset(ErrorCode::INTERNAL_ERROR);
+            sending.reset(ErrorCode::INTERNAL_ERROR, Error::Body(error));
         }
     }
     Poll::Ready(())
@@ -320,7 +315,7 @@ async fn send_rest(mut sending: BodySender<OutboundBody>) {
         }
         if is_useless && stalled.as_mut().poll(cx).is_ready() {
             tracing::debug!("a server responded, and then read no more of the request");
-            sending.reset(ErrorCode::CANCEL);
+            sending.reset(ErrorCode::CANCEL, Error::Cancelled);
             return Poll::Ready(());
         }
         Poll::Pending

@@ -1,6 +1,7 @@
 //! Why a connection or a stream ended.
 
 use crate::http1::HEAD_BYTES_MAX;
+use crate::replay::BodyError;
 use std::fmt;
 use std::io;
 use std::sync::Arc;
@@ -91,7 +92,7 @@ pub enum Error {
     /// No part of the request was sent.
     #[error("the connection ended before the request was written: {0}")]
     Unwritten(#[source] ConnectionError),
-    /// The other side has lowered its limit of streams, and the connection has as many.
+    /// The other side has lowered its limit of streams, and all allowed streams are open.
     #[error("the other side allows no further stream on the connection")]
     NoStream,
     /// The other side's GOAWAY excludes the stream, which it has not processed and will not process.
@@ -109,6 +110,9 @@ pub enum Error {
     /// This side has ended the stream.
     #[error("the stream was cancelled")]
     Cancelled,
+    /// This side has reset the stream, because the body of the request did not end.
+    #[error("the request could not be sent: {0}")]
+    Body(#[source] BodyError),
     /// The server switched protocols.
     #[error("the server sent `101 Switching Protocols`, which is not valid over HTTP/2")]
     SwitchedProtocols,
@@ -126,6 +130,7 @@ impl Error {
             Self::Connection(_)
             | Self::Malformed(_)
             | Self::Cancelled
+            | Self::Body(_)
             | Self::SwitchedProtocols
             | Self::HeadTooLong => false,
         }
@@ -140,6 +145,7 @@ impl Error {
             | Self::Unprocessed(_)
             | Self::Malformed(_)
             | Self::Cancelled
+            | Self::Body(_)
             | Self::SwitchedProtocols
             | Self::HeadTooLong
             | Self::NoStream => false,

@@ -104,8 +104,8 @@ impl<B: Body<Data = Bytes> + Unpin> BodySender<B> {
         self.progress
     }
 
-    pub(super) fn reset(&mut self, code: ErrorCode) {
-        lock(&self.stream.shared).reset(self.stream.key, code, Error::Cancelled);
+    pub(super) fn reset(&mut self, code: ErrorCode, error: Error) {
+        lock(&self.stream.shared).reset(self.stream.key, code, error);
         self.is_done = true;
     }
 

@@ -228,14 +228,14 @@ impl<S: Service> Exchange<S> {
             }
             Some(Err(SendError::Body(error))) => {
                 tracing::debug!(%error, "a response broke off");
-                sender.reset(ErrorCode::INTERNAL_ERROR);
+                sender.reset(ErrorCode::INTERNAL_ERROR, Error::Cancelled);
             }
             None => {
                 service.write_timed_out(&mut sender.body);
                 tracing::debug!(
                     "stream reset: the client did not read the response within limits.write_timeout"
                 );
-                sender.reset(ErrorCode::CANCEL);
+                sender.reset(ErrorCode::CANCEL, Error::Cancelled);
             }
         }
     }

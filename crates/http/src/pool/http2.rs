@@ -135,7 +135,7 @@ impl Http2Transport {
     pub(super) async fn connect(
         &self,
         lease: Http2Lease,
-        request: OutboundRequest,
+        request: &mut OutboundRequest,
     ) -> Result<(ResponseHead, ConnectBody), ResponseError> {
         Ok(lease.stream.connect(request, self.tls).await?)
     }

@@ -20,14 +20,14 @@ use crate::http2;
 use crate::outbound_request::OutboundRequest;
 use std::sync::Arc;
 
-/// Maximum number of times that one exchange is sent again after a GOAWAY, and leases again for want of a stream.
-const RESENDS_MAX: usize = 3;
+/// Maximum number of times that one exchange is sent again after a GOAWAY, and leases again because no stream was free.
+pub(super) const RESENDS_MAX: usize = 3;
 
 /// Maximum number of times that one exchange is sent again after a refused stream, which may be how the server reacts to
 /// overload.
 const RESENDS_REFUSED_MAX: usize = 1;
 
-/// How often one exchange had no success.
+/// The resends of one exchange, by cause.
 #[derive(Default)]
 struct Resends {
     /// After the server refused the request.

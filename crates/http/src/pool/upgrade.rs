@@ -5,13 +5,16 @@
 //! such an HTTP/2 connection, HTTP/1.1 is used. A server of HTTP/2 alone gets any other request without its upgrade.
 
 use super::http2::Http2Lease;
-use super::{ExchangeError, NewLease, Pool, PoolResponse, ResponseBody, Transport as _};
+use super::resend::RESENDS_MAX;
+use super::{
+    ExchangeError, NewLease, Pool, PoolResponse, ResponseBody, ResponseError, Transport as _,
+};
 use crate::clock::Clock;
 use crate::connect::{ConnectError, Offer, Protocol};
 use crate::connection_counts::{ConnectPhases, CountedStream};
 use crate::forwarding;
 use crate::head::{Known, ResponseHead};
-use crate::http2::ConnectBody;
+use crate::http2::{self, ConnectBody};
 use crate::outbound_request::OutboundRequest;
 use crate::websocket;
 use ::http::{StatusCode, Version};
@@ -29,27 +32,49 @@ impl Pool {
     /// Sends a request for an upgrade, if the server may know the upgrade.
     pub(super) async fn exchange_upgrade(
         self: &Arc<Self>,
-        request: OutboundRequest,
+        mut request: OutboundRequest,
         clock: &Clock,
     ) -> Result<UpgradeAttempt, ExchangeError> {
-        if let Some(key) = websocket::handshake_key(&request)
-            && let Some((lease, phases)) = self.lease_for_websocket(clock).await?
+        if let Some(accept) = websocket::handshake_key(&request).map(websocket::derive_accept)
+            && let Some(response) = self.exchange_websocket(&mut request, &accept, clock).await?
         {
-            let accept = websocket::derive_accept(key);
-            let response = self.http2.connect(lease, request).await;
-            let (head, body) = response.map_err(|error| self.failed(error))?;
-            let (head, body) = match body {
-                ConnectBody::Accepted(stream) => {
-                    (into_switching_protocols(head, &accept), stream.into())
-                }
-                ConnectBody::Refused(body) => (head, body.into()),
-            };
-            return Ok(UpgradeAttempt::Response(PoolResponse { head, body, phases }));
+            return Ok(UpgradeAttempt::Response(response));
         }
         if self.config.protocol == Protocol::Http2 {
             return Ok(UpgradeAttempt::Unsent(request));
         }
         self.exchange_over_own(request, clock).await
+    }
+
+    /// Sends the handshake of a WebSocket over HTTP/2; [`None`] if the server does not accept WebSockets.
+    async fn exchange_websocket(
+        self: &Arc<Self>,
+        request: &mut OutboundRequest,
+        accept: &str,
+        clock: &Clock,
+    ) -> Result<Option<PoolResponse>, ExchangeError> {
+        let mut without_stream = 0;
+        while let Some((lease, phases)) = self.lease_for_websocket(clock).await? {
+            let (head, body) = match self.http2.connect(lease, request).await {
+                Ok(response) => response,
+                // The server has lowered its limit of streams since the lease.
+                Err(ResponseError::Http2(http2::Error::NoStream))
+                    if without_stream < RESENDS_MAX =>
+                {
+                    without_stream += 1;
+                    continue;
+                }
+                Err(error) => return Err(self.failed(error)),
+            };
+            let (head, body) = match body {
+                ConnectBody::Accepted(stream) => {
+                    (into_switching_protocols(head, accept), stream.into())
+                }
+                ConnectBody::Refused(body) => (head, body.into()),
+            };
+            return Ok(Some(PoolResponse { head, body, phases }));
+        }
+        Ok(None)
     }
 
     /// Leases a stream of a connection whose server accepts WebSockets. A server gets a new connection for that if it may

@@ -56,7 +56,7 @@ async fn a_request_without_a_place_for_its_upload_does_not_await_its_body() {
 }
 
 #[tokio::test]
-async fn a_body_that_was_sent_in_vain_is_read_from_its_start_and_not_awaited() {
+async fn the_body_of_a_failed_attempt_is_read_from_its_start_and_not_awaited() {
     let (replay, _client, _rest) = begun().await;
     let mut kept = OutboundBody::Replay(replay.reader());
     let mut sent = kept.take_to_send();

@@ -83,6 +83,9 @@ pub enum Failure {
     /// The server said that it did not process the attempt (over HTTP/2, `REFUSED_STREAM` or `GOAWAY`), and the driver
     /// did not get it processed over another connection.
     Unprocessed,
+    /// The driver could not send the request to its end: it no longer had the whole body, because another attempt has
+    /// read further.
+    BodyNotKept,
     /// The server may have executed the attempt, but sent no response or only a part of one.
     Broken,
     /// The response was not good.
@@ -97,6 +100,7 @@ curtail_units::labels!(Failure {
     NotSent => "not_sent",
     ConnectionLimit => "connection_limit",
     Unprocessed => "unprocessed",
+    BodyNotKept => "body_not_kept",
     Broken => "broken",
     BadResponse => "bad_response",
     Refused => "refused",
@@ -109,7 +113,7 @@ impl Failure {
     pub const fn is_unexecuted(self) -> bool {
         match self {
             Self::NotSent | Self::ConnectionLimit | Self::Unprocessed | Self::Refused => true,
-            Self::Broken | Self::BadResponse | Self::TwinLost => false,
+            Self::BodyNotKept | Self::Broken | Self::BadResponse | Self::TwinLost => false,
         }
     }
 
@@ -117,7 +121,11 @@ impl Failure {
     pub(super) const fn is_free(self) -> bool {
         match self {
             Self::NotSent | Self::ConnectionLimit | Self::Unprocessed => true,
-            Self::Broken | Self::BadResponse | Self::Refused | Self::TwinLost => false,
+            Self::BodyNotKept
+            | Self::Broken
+            | Self::BadResponse
+            | Self::Refused
+            | Self::TwinLost => false,
         }
     }
 }
@@ -128,6 +136,7 @@ impl core::fmt::Display for Failure {
             Self::NotSent => "was not executed",
             Self::ConnectionLimit => "was rejected by a limit of connections",
             Self::Unprocessed => "was not processed by the server",
+            Self::BodyNotKept => "had no complete request body",
             Self::Broken => "no complete and valid response",
             Self::BadResponse => "got a bad response",
             Self::Refused => "was refused for lack of room",

@@ -76,6 +76,7 @@ impl EjectionReason {
             Failure::Broken => Some(Self::Broken),
             Failure::ConnectionLimit
             | Failure::Unprocessed
+            | Failure::BodyNotKept
             | Failure::Refused
             | Failure::TwinLost => None,
         }

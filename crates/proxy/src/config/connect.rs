@@ -39,7 +39,10 @@ pub(super) fn read(s: &mut Section<'_>) -> ConnectConfig {
             .at_least(1)
             .optional(),
         http2_connections_max: s
-            .field("http2_connections_max", "Maximum HTTP/2 connections per replica and worker.")
+            .field(
+                "http2_connections_max",
+                "Maximum HTTP/2 connections per replica and worker. At most half of their streams wait for the rest of a request body and have no response yet.",
+            )
             .range(1..=64)
             .default(default.http2_connections_max),
         http2_streams_max: http2_streams_max(s, default.http2_streams_max),

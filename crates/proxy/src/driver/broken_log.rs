@@ -44,7 +44,7 @@ impl Upstream {
                 upstream,
                 replica,
                 error,
-                "a replica sent no complete and valid response; further ones with this error are counted, and logged at level debug for a minute"
+                "a replica sent no complete and valid response; further responses with this error are logged at level debug for one minute"
             );
         } else {
             tracing::debug!(

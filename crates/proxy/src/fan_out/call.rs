@@ -13,6 +13,7 @@ use crate::worker::Worker;
 use bytes::{Bytes, BytesMut};
 use curtail_http::head::ResponseHead;
 use curtail_http::pool::ResponseBody;
+use curtail_http::replay::{BodyError, ClientFault};
 use curtail_policy::Failure;
 use http::StatusCode;
 use http_body_util::BodyExt as _;
@@ -86,7 +87,10 @@ pub(super) async fn run(
                 let (status, name) = status_without_replica(why);
                 // The upstream does not count a rejected call.
                 let upstream = Some(&*upstream).filter(|_| why != NoResponse::UpstreamFull);
-                record_own(&worker, upstream, trail, (Some(status), Some(name)));
+                let is_gone = why == NoResponse::Client(ClientFault::Gone);
+                let end =
+                    if is_gone { (None, trail.client.end_error()) } else { (Some(status), name) };
+                record_own(&worker, upstream, trail, (end.0, Some(end.1)));
                 return Err(CallError::new(status, name));
             }
         };
@@ -126,8 +130,12 @@ async fn read(
     let mut whole = BytesMut::new();
     while let Some(frame) = body.frame().await {
         let frame = frame.map_err(|error| {
-            ending.fail(&error);
-            CallError::new(StatusCode::BAD_GATEWAY, Failure::Broken.name())
+            let (status, name) = match ending.fail(&error) {
+                None => (StatusCode::BAD_GATEWAY, Failure::Broken.name()),
+                Some(BodyError::NotKept) => (StatusCode::BAD_GATEWAY, Failure::BodyNotKept.name()),
+                Some(BodyError::Client(fault)) => status_without_replica(NoResponse::Client(fault)),
+            };
+            CallError::new(status, name)
         })?;
         let Ok(data) = frame.into_data() else { continue };
         ending.body(data.len());

@@ -158,6 +158,7 @@ mod tests {
             Failure::NotSent,
             Failure::ConnectionLimit,
             Failure::Unprocessed,
+            Failure::BodyNotKept,
             Failure::Broken,
             Failure::BadResponse,
             Failure::Refused,

@@ -8,6 +8,7 @@ use crate::directory::Directory;
 use crate::metrics::Metrics;
 use crate::proxy::{Proxy, Setup};
 use crate::replica::{Replica, Speaks, abort, ok, status};
+use crate::wire::Wire;
 use curtail_proxy::Options;
 use http::{Request, Response, StatusCode, Version};
 use http_body_util::BodyExt as _;
@@ -163,17 +164,35 @@ fn every_shard_gets_the_body_and_may_not_compress_its_own() {
         let response = client.send(request).await;
         assert_eq!(text(&response), "0:query:false;1:query:false;2:query:false;");
         assert!(replicas.iter().all(|replica| replica.record().count() == 1));
-        let large = "x".repeat(100 << 10);
-        let response = client.send(client.request_with("POST", "/echo", body::whole(large))).await;
-        assert_eq!(response.error(), Some("request_too_large"));
-        assert_eq!(response.status, StatusCode::PAYLOAD_TOO_LARGE);
-        assert_eq!(
-            response.get("curtail-shards-failed"),
-            None,
-            "it is the request that is at fault"
-        );
+        for _ in 0..4 {
+            let large = body::whole("x".repeat(100 << 10));
+            let response = client.send(client.request_with("POST", "/echo", large)).await;
+            assert_eq!(response.error(), Some("request_too_large"));
+            assert_eq!(response.status, StatusCode::PAYLOAD_TOO_LARGE);
+            // It is the request that is at fault, and no shard or replica.
+            assert_eq!(response.get("curtail-shards-failed"), None);
+        }
         let metrics = proxy.metrics().await;
-        assert_eq!(metrics.sum("curtail_fan_out_shards_missing_total", &[]), 0, "{metrics}");
+        for blame in ["curtail_fan_out_shards_missing_total", "curtail_replica_ejections_total"] {
+            assert_eq!(metrics.sum(blame, &[]), 0, "{blame}: {metrics}");
+        }
+        let broken = [("failure", "broken")];
+        assert_eq!(metrics.sum("curtail_attempts_failed_total", &broken), 0, "{metrics}");
+    });
+}
+
+#[test]
+fn a_client_that_leaves_within_its_upload_has_gone_at_each_shard() {
+    run_within(LIMIT, async {
+        let (proxy, _replicas) = start("", "").await;
+        let mut wire = Wire::connect(proxy.address()).await;
+        wire.send("POST /echo HTTP/1.1\r\nhost: h\r\ncontent-length: 9\r\n\r\nx").await;
+        proxy.until(|metrics| metrics.sum("curtail_attempts_total", &[]) == SHARDS as u64).await;
+        drop(wire);
+        let ended = |metrics: &Metrics| metrics.sum("curtail_requests_total", &[]);
+        let metrics = proxy.until(|metrics| ended(metrics) == SHARDS as u64).await;
+        let gone = metrics.sum("curtail_requests_total", &[("status", "none")]);
+        assert_eq!(gone, SHARDS as u64, "{metrics}");
     });
 }
 
@@ -256,7 +275,7 @@ fn shards_that_miss_the_deadline_are_named() {
     run_within(LIMIT, async {
         let directory = Directory::new();
         let file = directory.path("access.log");
-        let (proxy, _replicas) = start_logging("deadline: 300ms", &file).await;
+        let (proxy, _replicas) = start_logging("deadline: 1s", &file).await;
         let response = get(&proxy, "/hangs").await;
         assert_eq!(response.status, StatusCode::OK);
         assert_eq!(response.get("curtail-shards-failed"), Some("shard-1"));
@@ -304,9 +323,9 @@ fn calls_that_a_fan_out_cancels_count_by_its_reason_and_only_failures_are_missin
     run_within(LIMIT, async {
         for (fan_out, path, reason, [attempts, calls, missing]) in [
             ("needed: 2", "/hangs", "enough", [1, 1, 0]),
-            ("deadline: 300ms", "/hangs", "deadline", [1, 1, 1]),
+            ("deadline: 1s", "/hangs", "deadline", [1, 1, 1]),
             // The attempt has responded; its body is not complete.
-            ("deadline: 300ms", "/stalls", "deadline", [0, 1, 1]),
+            ("deadline: 1s", "/stalls", "deadline", [0, 1, 1]),
             ("", "/fails-alone", "too_many_failed", [2, 2, 1]),
         ] {
             let (proxy, _replicas) = start(fan_out, "").await;

@@ -311,8 +311,9 @@ fn requests_that_the_server_did_not_get_have_no_latency() {
         busy.await.expect("no panic");
         gated.until(|metrics| metrics.sum("curtail_leaf_in_service", &[]) == 0).await;
         let before = client.get("/.curtail/load").await;
-        let Gated { leaf: _leaf, server, gate: _ } = gated;
+        let Gated { leaf, server, gate: _ } = gated;
         drop(server);
+        leaf.until(|metrics| metrics.sum("curtail_connections_open", &[]) == 0).await;
         for _ in 0..3 {
             assert_eq!(client.get("/").await.error(), Some("not_sent"));
         }

@@ -33,6 +33,15 @@ async fn start(speaks: Speaks) -> Replica {
     replica.await
 }
 
+/// A replica whose response is the body, as it arrives.
+async fn start_echo(speaks: Speaks) -> Replica {
+    let replica = Replica::start(speaks, |request| {
+        let echo = request.into_body().map_err(io::Error::other).boxed_unsync();
+        std::future::ready(Response::new(echo))
+    });
+    replica.await
+}
+
 fn setup(replica: SocketAddr, connect: &str) -> Setup {
     Setup::before(&[replica])
         .workers(1)
@@ -100,11 +109,7 @@ async fn assert_complete_requests_are_served(speaks: Speaks, connect: &str) {
 #[test]
 fn requests_with_a_response_may_use_all_streams_of_http_2() {
     run(async {
-        let replica = Replica::start(Speaks::Http2, |request| {
-            let echo = request.into_body().map_err(io::Error::other).boxed_unsync();
-            std::future::ready(Response::new(echo))
-        });
-        let replica = replica.await;
+        let replica = start_echo(Speaks::Http2).await;
         let proxy = setup(replica.address(), FOUR_STREAMS).start();
         let mut streams = Vec::new();
         for _ in 0..4 {
@@ -113,6 +118,57 @@ fn requests_with_a_response_may_use_all_streams_of_http_2() {
             assert_eq!(head.status(), 200);
             streams.push(wire);
         }
+    });
+}
+
+#[test]
+fn a_malformed_upload_is_the_fault_of_the_client_also_after_the_response_began() {
+    run(async {
+        for (speaks, connect) in [(Speaks::Http1, FOUR_CONNECTIONS), (Speaks::Http2, FOUR_STREAMS)]
+        {
+            let replica = start_echo(speaks).await;
+            let directory = Directory::new();
+            let file = directory.path("access.log");
+            let proxy = logging(&setup(replica.address(), connect), &file, "").start();
+            let mut wire = begin(&proxy, "transfer-encoding: chunked", "1\r\nx\r\n").await;
+            let head = wire.read_head().await.expect("it is connected").expect("a response");
+            assert_eq!(head.status(), 200);
+            wire.send("no size\r\n").await;
+            let line = &lines_after(&proxy, 1, &file).await[0];
+            assert_eq!(line["error"], "client_broken", "{line}");
+            let attempt = &line["attempts"][0];
+            let outcome = (attempt["outcome"].as_str(), attempt["outcome_reason"].as_str());
+            assert_eq!(outcome, (Some("cancelled"), Some("client_broken")), "{line}");
+            let metrics = proxy.metrics().await;
+            assert_eq!(metrics.sum("curtail_attempts_failed_total", &[]), 0, "{metrics}");
+        }
+    });
+}
+
+#[test]
+fn a_long_upload_goes_to_a_replica_that_may_get_another_one() {
+    run(async {
+        let replicas = [start(Speaks::Http1).await, start(Speaks::Http1).await];
+        let proxy = Setup::before(&replicas.each_ref().map(Replica::address))
+            .workers(1)
+            .upstream("hedge: false\nbalance: round_robin\nconnect: {connections_max: 2}")
+            .start();
+        // One upload for each replica, of which one ends.
+        let framing = format!("content-length: {LONG}");
+        let (_full, mut ending) =
+            (begin(&proxy, &framing, "x").await, begin(&proxy, &framing, "x").await);
+        for replica in &replicas {
+            replica.record().until(|record| record.count() == 1).await;
+        }
+        ending.send(vec![b'x'; LONG - 1]).await;
+        assert_eq!(ending.response().await.head.status(), 200);
+        for _ in 0..2 {
+            let mut wire = begin(&proxy, &framing, &"x".repeat(LONG)).await;
+            assert_eq!(wire.response().await.head.status(), 200);
+        }
+        let metrics = proxy.metrics().await;
+        let limited = [("failure", "connection_limit")];
+        assert!(metrics.sum("curtail_attempts_failed_total", &limited) > 0, "{metrics}");
     });
 }
 
