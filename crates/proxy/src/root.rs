@@ -219,7 +219,7 @@ impl Exchange {
     }
 
     /// Ends the request of a client that disconnected before a response, or a call that its fan-out cancels. The request is
-    /// counted and traced, because the clients that leave are often those that have waited longest.
+    /// counted and traced, because clients that leave have often waited longest.
     fn abandoned(mut self) {
         self.handle(Event::Abandoned);
         self.note_request_body();

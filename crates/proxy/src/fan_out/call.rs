@@ -88,9 +88,9 @@ pub(super) async fn run(
                 // The upstream does not count a rejected call.
                 let upstream = Some(&*upstream).filter(|_| why != NoResponse::UpstreamFull);
                 let is_gone = why == NoResponse::Client(ClientFault::Gone);
-                let end =
+                let (recorded, error) =
                     if is_gone { (None, trail.client.end_error()) } else { (Some(status), name) };
-                record_own(&worker, upstream, trail, (end.0, Some(end.1)));
+                record_own(&worker, upstream, trail, (recorded, Some(error)));
                 return Err(CallError::new(status, name));
             }
         };

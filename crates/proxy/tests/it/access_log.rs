@@ -57,16 +57,8 @@ async fn get(proxy: &Proxy, path: &str) -> StatusCode {
 #[test]
 fn a_hedged_request_has_one_line_with_both_attempts_and_the_winner() {
     run(async {
-        // A hedge is of a lower class than its first attempt: only hedges get a response.
-        let replica = || {
-            Replica::start(Speaks::Http1, |request| async move {
-                if !request.headers().contains_key("curtail-class") {
-                    std::future::pending::<()>().await;
-                }
-                ok("good")
-            })
-        };
-        let (a, b) = (replica().await, replica().await);
+        let (a, b) =
+            (Replica::for_hedges(Speaks::Http1).await, Replica::for_hedges(Speaks::Http1).await);
         let directory = Directory::new();
         let file = directory.path("access.log");
         let setup = Setup::before(&[a.address(), b.address()]).upstream(

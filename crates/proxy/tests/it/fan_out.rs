@@ -346,16 +346,8 @@ fn calls_that_a_fan_out_cancels_count_by_its_reason_and_only_failures_are_missin
 #[test]
 fn the_line_of_a_fan_out_counts_the_hedges_of_its_calls() {
     run_within(LIMIT, async {
-        // A hedge is of a lower class than its first attempt: only hedges get a response.
-        let replica = || {
-            Replica::start(Speaks::Http1, |request| async move {
-                if !request.headers().contains_key("curtail-class") {
-                    std::future::pending::<()>().await;
-                }
-                ok("good")
-            })
-        };
-        let (a, b) = (replica().await, replica().await);
+        let (a, b) =
+            (Replica::for_hedges(Speaks::Http1).await, Replica::for_hedges(Speaks::Http1).await);
         let directory = Directory::new();
         let file = directory.path("access.log");
         let setup = Setup::before(&[a.address(), b.address()]).route("fan_out: {}").upstream(

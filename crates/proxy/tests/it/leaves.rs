@@ -71,6 +71,17 @@ impl Gated {
         self.server.record().until(|record| record.count() == before + 1).await;
         busy
     }
+
+    /// Serves one request that takes as long as many probes, so that later short requests are shorter.
+    async fn serve_slowly(&self, prober: &mut Client) {
+        let busy = self.keep_busy().await;
+        for _ in 0..200 {
+            prober.get("/.curtail/load").await;
+        }
+        self.respond_once();
+        busy.await.expect("no panic");
+        self.until(|metrics| metrics.sum("curtail_leaf_in_service", &[]) == 0).await;
+    }
 }
 
 /// Sends a read under an id on a connection of its own.

@@ -295,16 +295,8 @@ fn a_request_that_names_its_client_or_tenant_twice_is_rejected() {
 #[test]
 fn hedges_and_calls_are_no_requests_of_clients() {
     run(async {
-        // Only hedges, which have a class of their own, get a response.
-        let replica = || {
-            Replica::start(Speaks::Http1, |request| async move {
-                if !request.headers().contains_key("curtail-class") {
-                    std::future::pending::<()>().await;
-                }
-                ok("good")
-            })
-        };
-        let replicas = [replica().await, replica().await];
+        let replicas =
+            [Replica::for_hedges(Speaks::Http1).await, Replica::for_hedges(Speaks::Http1).await];
         let proxy = Setup::before(&replicas.each_ref().map(Replica::address))
             .upstream("balance: round_robin\nretry: false\nbudget: {ratio: 1.0}\nhedge: {delay_min: 1ms, delay_max: 1ms}")
             .route("limits: {in_flight_max: 1, rate: 0.001, burst: 2}")

@@ -190,13 +190,7 @@ fn the_age_of_a_request_that_is_cancelled_in_service_is_not_its_latency() {
     run(async {
         let gated = Gated::start("a", "").await;
         let mut prober = Client::connect(gated.address(), Version::HTTP_11).await;
-        let busy = gated.keep_busy().await;
-        for _ in 0..200 {
-            prober.get("/.curtail/load").await;
-        }
-        gated.respond_once();
-        busy.await.expect("no panic");
-        gated.until(|metrics| metrics.sum("curtail_leaf_in_service", &[]) == 0).await;
+        gated.serve_slowly(&mut prober).await;
         let load = prober.get("/.curtail/load").await;
         let in_service = ask_until_gone(&gated, "in service", Version::HTTP_11).await;
         gated.server.record().until(|record| record.executions("in service") == 1).await;
@@ -303,13 +297,7 @@ fn requests_that_the_server_did_not_get_have_no_latency() {
     run(async {
         let gated = Gated::start("a", "").await;
         let mut client = Client::connect(gated.address(), Version::HTTP_11).await;
-        let busy = gated.keep_busy().await;
-        for _ in 0..200 {
-            client.get("/.curtail/load").await;
-        }
-        gated.respond_once();
-        busy.await.expect("no panic");
-        gated.until(|metrics| metrics.sum("curtail_leaf_in_service", &[]) == 0).await;
+        gated.serve_slowly(&mut client).await;
         let before = client.get("/.curtail/load").await;
         let Gated { leaf, server, gate: _ } = gated;
         drop(server);

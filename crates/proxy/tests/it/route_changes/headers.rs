@@ -181,16 +181,8 @@ fn an_upgraded_connection_works_with_changed_headers() {
 #[test]
 fn every_attempt_is_changed_and_the_log_has_what_the_client_asked() {
     run(async {
-        // A hedge is of a lower class than its first attempt: only hedges get a response.
-        let replica = || {
-            Replica::start(Speaks::Http2, |request| async move {
-                if !request.headers().contains_key("curtail-class") {
-                    std::future::pending::<()>().await;
-                }
-                ok("good")
-            })
-        };
-        let (a, b) = (replica().await, replica().await);
+        let (a, b) =
+            (Replica::for_hedges(Speaks::Http2).await, Replica::for_hedges(Speaks::Http2).await);
         let directory = Directory::new();
         let file = directory.path("access.log");
         let proxy = Setup::before(&[a.address(), b.address()])

@@ -153,7 +153,7 @@ fn a_long_upload_goes_to_a_replica_that_may_get_another_one() {
             .workers(1)
             .upstream("hedge: false\nbalance: round_robin\nconnect: {connections_max: 2}")
             .start();
-        // One upload for each replica, of which one ends.
+        // One upload for each replica. One of the two ends.
         let framing = format!("content-length: {LONG}");
         let (_full, mut ending) =
             (begin(&proxy, &framing, "x").await, begin(&proxy, &framing, "x").await);
