@@ -12,7 +12,7 @@ use http_body::{Body, Frame, SizeHint};
 use std::future::Future;
 use std::pin::Pin;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::task::{Context, Poll, Wake, Waker};
+use std::task::{Context, Poll, Wake, Waker, ready};
 use tokio::time::Sleep;
 
 /// A client's failure to send its body.
@@ -167,6 +167,12 @@ impl Replay {
         ReplayReader { id, replay, next: 0, done: false, awaits: None, unfinished: None }
     }
 
+    /// Waits until the whole body is in the replay buffer; false if it does not fit, or the client has failed to send it.
+    pub async fn kept(self: &Arc<Self>) -> bool {
+        let mut reader = self.reader();
+        std::future::poll_fn(|cx| reader.poll_kept(cx)).await
+    }
+
     /// Ends the body timeout, because the response has begun.
     pub fn response_begun(&self) {
         let mut state = self.lock();
@@ -211,6 +217,26 @@ impl Replay {
 }
 
 impl ReplayState {
+    /// The bytes that have been read from the client, but not by this reader. Those that were not kept count as well: a
+    /// server that gets only the kept part must not take it for the whole body.
+    fn bytes_to_repeat(&self, reader: &ReplayReader) -> u64 {
+        let kept = self.kept.iter().skip(reader.next).map(Bytes::len).sum::<usize>() as u64;
+        match self.sole_reader {
+            Some(id) if id != reader.id => kept + self.bytes - self.kept_bytes as u64,
+            Some(_) | None => kept,
+        }
+    }
+
+    /// The bytes that can still be kept.
+    const fn room(&self) -> u64 {
+        (self.kept_bytes_max - self.kept_bytes) as u64
+    }
+
+    /// Whether the rest of the body is known to fit.
+    fn fits(&self) -> bool {
+        self.source.size_hint().upper().is_some_and(|rest| rest <= self.room())
+    }
+
     /// Reads the next frame from the client, and keeps the frame if there is room.
     fn poll_source(
         &mut self,
@@ -307,20 +333,21 @@ impl ReplayReader {
 
     /// Ready with true when the whole body is in the replay buffer, and with false if it has not arrived and may not fit.
     pub(crate) fn poll_arrived(&mut self, cx: &mut Context<'_>) -> Poll<bool> {
+        let kept = self.poll_kept(cx);
+        if kept.is_ready() || self.replay.lock().fits() { kept } else { Poll::Ready(false) }
+    }
+
+    /// Ready with true when the whole body is in the replay buffer, and with false when it does not fit or the client has
+    /// failed.
+    fn poll_kept(&mut self, cx: &mut Context<'_>) -> Poll<bool> {
         let mut state = self.replay.lock();
         while !state.ended {
-            let room = (state.kept_bytes_max - state.kept_bytes) as u64;
-            let rest = state.source.size_hint();
             // A body that is too long is left for an attempt that can send it.
-            if room < rest.lower().max(1) || state.fault.is_some() || state.sole_reader.is_some() {
+            let rest = state.source.size_hint().lower().max(1);
+            if state.room() < rest || state.fault.is_some() || state.sole_reader.is_some() {
                 return Poll::Ready(false);
             }
-            let fits = rest.upper().is_some_and(|rest| rest <= room);
-            let reader = (self.id, &mut self.awaits);
-            let is_pending = state.poll_source(cx, reader).is_pending();
-            if is_pending {
-                return if fits { Poll::Pending } else { Poll::Ready(false) };
-            }
+            drop(ready!(state.poll_source(cx, (self.id, &mut self.awaits))));
         }
         Poll::Ready(true)
     }
@@ -357,6 +384,13 @@ impl OutboundBody {
         if let Self::Replay(mut reader) = sent {
             reader.stop_waiting();
             (reader.next, reader.done) = (0, false);
+            let mut state = reader.replay.lock();
+            if state.sole_reader == Some(reader.id) {
+                // It has read what was not kept, and could not repeat it.
+                state.readers += 1;
+                reader.id = state.readers;
+            }
+            drop(state);
             *self = Self::Replay(reader);
         }
     }
@@ -428,16 +462,17 @@ impl Body for OutboundBody {
             return Poll::Ready(None);
         }
         let mut state = reader.replay.lock();
-        if let Some(data) = state.kept.get(reader.next) {
-            let data = data.clone();
-            reader.next += 1;
-            return Poll::Ready(Some(Ok(Frame::data(data))));
-        }
+        // Before the kept part: a request that cannot be sent to its end is not begun.
         if state.sole_reader.is_some_and(|id| id != reader.id) {
             return Poll::Ready(Some(Err(BodyError::NotKept)));
         }
         if let Some(fault) = state.fault {
             return Poll::Ready(Some(Err(BodyError::Client(fault))));
+        }
+        if let Some(data) = state.kept.get(reader.next) {
+            let data = data.clone();
+            reader.next += 1;
+            return Poll::Ready(Some(Ok(Frame::data(data))));
         }
         if !state.ended {
             match state.poll_source(cx, (reader.id, &mut reader.awaits)) {
@@ -472,14 +507,14 @@ impl Body for OutboundBody {
             Self::Replay(reader) => {
                 let state = reader.replay.lock();
                 // The rest of the client's body, and the part that this reader has still to repeat.
-                let kept: usize = state.kept.iter().skip(reader.next).map(Bytes::len).sum();
+                let read = state.bytes_to_repeat(reader);
                 let rest =
                     if state.ended { SizeHint::with_exact(0) } else { state.source.size_hint() };
                 let mut hint = SizeHint::new();
-                hint.set_lower(rest.lower() + kept as u64);
+                hint.set_lower(rest.lower() + read);
                 // Over HTTP/1.1 there are no trailers after a body whose length was announced.
                 if let Some(upper) = rest.upper().filter(|_| state.trailers.is_none()) {
-                    hint.set_upper(upper + kept as u64);
+                    hint.set_upper(upper + read);
                 }
                 hint
             }

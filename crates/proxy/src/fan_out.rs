@@ -4,7 +4,8 @@
 //! request of its own at its upstream ([`call`]), so the hedges, ties and retries of that upstream apply to it. A call
 //! to a replica is pinned to that replica. A client that leaves before the request is done aborts the tasks. After the
 //! request is done, its open calls are cancelled, or continue in a task on the worker (`fan_out.rest`).
-//! **Limits**: `fan_out.response_max` bytes of bodies for one request;
+//! A request with a body waits until the body has arrived, so that no call executes a request that the others cannot get.
+//! **Limits**: `fan_out.response_max` bytes of bodies for one request; `limits.replay` for the body of a request;
 //! [`REST_CALLS_MAX`](crate::worker::REST_CALLS_MAX) calls whose request is done.
 
 mod call;
@@ -134,7 +135,8 @@ pub(crate) async fn respond(
     trail: Box<Trail>,
 ) -> ProxyResponse {
     let mut request = FanOutRequest::new(worker, fan_out, outgoing, trail);
-    let outcome = if request.is_too_few() { GatherOutcome::Failed } else { request.gather().await };
+    let may_start = !request.is_too_few() && request.has_whole_body().await;
+    let outcome = if may_start { request.gather().await } else { GatherOutcome::Failed };
     let response = request.response(outcome);
     request.finish_rest();
     response
@@ -166,6 +168,8 @@ struct FanOutRequest {
     buffer: Arc<ResponseBuffer>,
     /// When the machine wants to be woken.
     timeout: Option<Instant>,
+    /// Whether the request body is too long to be sent in several calls.
+    is_too_long: bool,
     /// Whether the machine panicked or made an impossible decision: the request then makes and awaits every call.
     is_broken: bool,
 }
@@ -207,9 +211,18 @@ impl FanOutRequest {
             first_failed: None,
             buffer: Arc::new(ResponseBuffer::new(config.response_max.get())),
             timeout: None,
+            is_too_long: false,
             is_broken: false,
             fan_out,
         }
+    }
+
+    /// Waits for the request body; false if it is too long to be sent in several calls.
+    async fn has_whole_body(&mut self) -> bool {
+        if let Some(body) = self.outgoing.body.as_ref().filter(|_| self.results.len() > 1) {
+            self.is_too_long = !body.kept().await && body.fault().is_none();
+        }
+        !self.is_too_long
     }
 
     /// Whether fewer replicas are present than are needed, because some have left, or none is discovered yet.
@@ -442,11 +455,10 @@ impl FanOutRequest {
         if let Some(response) = error.and_then(|error| error.response.as_ref()) {
             return (FanOutResult::Failed, pass_on(response), None);
         }
-        let is_lost = self.outgoing.body.as_ref().is_some_and(|body| body.is_lost());
         let failed = if self.replicas.is_some() { "replicas_failed" } else { "shards_failed" };
         let (status, name) = match error.map(|error| (error.status, error.name)) {
             _ if self.is_too_few() => (StatusCode::SERVICE_UNAVAILABLE, "too_few_replicas"),
-            _ if is_lost => (StatusCode::PAYLOAD_TOO_LARGE, "request_too_large"),
+            _ if self.is_too_long => (StatusCode::PAYLOAD_TOO_LARGE, "request_too_large"),
             Some((status, name)) if status.is_client_error() => (status, name),
             Some((StatusCode::GATEWAY_TIMEOUT, _)) => (StatusCode::GATEWAY_TIMEOUT, failed),
             Some((_, TOO_LARGE)) => (StatusCode::BAD_GATEWAY, TOO_LARGE),

@@ -230,6 +230,13 @@ impl Server {
         // A changed protocol goes on during a drain.
         let is_last = self.drain.is_begun() && head.status != StatusCode::SWITCHING_PROTOCOLS;
         terms.keeps &= length != Some(Length::UntilClosed) && !is_last;
+        let mut discarded = 0;
+        let is_unread = Arc::strong_count(&self.shared) == 1;
+        if is_unread {
+            // The end of a body in chunks may have arrived.
+            poll_fn(|cx| Poll::Ready(_ = lock(&self.shared).poll_discard(cx, &mut discarded)))
+                .await;
+        }
         terms.keeps &= lock(&self.shared).may_discard_rest();
         let buffer = self.outbound.begin(length.unwrap_or(Length::Ended), terms.takes_trailers);
         buffer.extend_from_slice(&lock(&self.shared).end_interim());
@@ -246,7 +253,6 @@ impl Server {
         }
         self.timer.rest();
         lock(&self.shared).end_request();
-        let mut discarded = 0;
         let is_read = poll_fn(|cx| {
             let read = self.poll_rest(cx, &mut discarded);
             // What has arrived is read, so that the close does not reset the connection.

@@ -67,3 +67,28 @@ async fn the_body_of_a_failed_attempt_is_read_from_its_start_and_not_awaited() {
     assert!(!replay.is_awaited());
     assert_eq!(read(&mut kept).await, "begun");
 }
+
+#[tokio::test]
+async fn a_body_that_was_not_kept_is_never_as_short_as_what_was_kept() {
+    const BYTES: usize = 2 * from_client::KEPT_BYTES_MAX;
+    let bytes = from_client::with_length(&[7; BYTES]);
+    let (replay, mut client) = from_client::sent(&bytes[..from_client::KEPT_BYTES_MAX]).await;
+    let (mut first, mut other) =
+        (OutboundBody::Replay(replay.reader()), OutboundBody::Replay(replay.reader()));
+    read(&mut other).await;
+    client.write_all(&bytes[from_client::KEPT_BYTES_MAX..]).await.expect("the proxy reads it");
+    let mut read_bytes = 0;
+    while read_bytes < BYTES {
+        read_bytes += read(&mut first).await.len();
+    }
+    assert!(poll(&mut first).map(|end| end.is_none()) == Poll::Ready(true));
+    let not_kept =
+        |body: &mut OutboundBody| matches!(poll(body), Poll::Ready(Some(Err(BodyError::NotKept))));
+    let mut late = OutboundBody::Replay(replay.reader());
+    assert_eq!(late.size_hint().exact(), Some(BYTES as u64));
+    assert!(not_kept(&mut late) && not_kept(&mut other));
+    // Nor can the attempt that has read it to its end be repeated.
+    let sent = first.take_to_send();
+    first.put_back(sent);
+    assert!(not_kept(&mut first));
+}

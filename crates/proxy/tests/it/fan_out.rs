@@ -164,14 +164,22 @@ fn every_shard_gets_the_body_and_may_not_compress_its_own() {
         let response = client.send(request).await;
         assert_eq!(text(&response), "0:query:false;1:query:false;2:query:false;");
         assert!(replicas.iter().all(|replica| replica.record().count() == 1));
-        for _ in 0..4 {
-            let large = body::whole("x".repeat(100 << 10));
+        for has_length in [true, false] {
+            let large = "x".repeat(70_000);
+            let large = if has_length {
+                body::whole(large)
+            } else {
+                let (sender, body) = body::channel();
+                tokio::spawn(async move { sender.data(large).await });
+                body
+            };
             let response = client.send(client.request_with("POST", "/echo", large)).await;
             assert_eq!(response.error(), Some("request_too_large"));
             assert_eq!(response.status, StatusCode::PAYLOAD_TOO_LARGE);
             // It is the request that is at fault, and no shard or replica.
             assert_eq!(response.get("curtail-shards-failed"), None);
         }
+        assert!(replicas.iter().all(|replica| replica.record().count() == 1), "no shard got it");
         let metrics = proxy.metrics().await;
         for blame in ["curtail_fan_out_shards_missing_total", "curtail_replica_ejections_total"] {
             assert_eq!(metrics.sum(blame, &[]), 0, "{blame}: {metrics}");
@@ -182,17 +190,32 @@ fn every_shard_gets_the_body_and_may_not_compress_its_own() {
 }
 
 #[test]
-fn a_client_that_leaves_within_its_upload_has_gone_at_each_shard() {
+fn a_client_that_leaves_within_its_upload_has_gone_before_any_call() {
     run_within(LIMIT, async {
         let (proxy, _replicas) = start("", "").await;
         let mut wire = Wire::connect(proxy.address()).await;
         wire.send("POST /echo HTTP/1.1\r\nhost: h\r\ncontent-length: 9\r\n\r\nx").await;
-        proxy.until(|metrics| metrics.sum("curtail_attempts_total", &[]) == SHARDS as u64).await;
         drop(wire);
-        let ended = |metrics: &Metrics| metrics.sum("curtail_requests_total", &[]);
-        let metrics = proxy.until(|metrics| ended(metrics) == SHARDS as u64).await;
-        let gone = metrics.sum("curtail_requests_total", &[("status", "none")]);
-        assert_eq!(gone, SHARDS as u64, "{metrics}");
+        let gone = |metrics: &Metrics| {
+            metrics.sum("curtail_fan_out_requests_total", &[("result", "client_gone")])
+        };
+        let metrics = proxy.until(|metrics| gone(metrics) == 1).await;
+        assert_eq!(metrics.sum("curtail_attempts_total", &[]), 0, "{metrics}");
+    });
+}
+
+#[test]
+fn a_client_that_pauses_within_its_upload_is_slow_and_no_shard() {
+    run_within(LIMIT, async {
+        let limits = "limits: {body_timeout: 50ms}\n";
+        let (proxy, _replicas) = start_with("", "", limits).await;
+        let mut wire = Wire::connect(proxy.address()).await;
+        wire.send("POST /echo HTTP/1.1\r\nhost: h\r\ncontent-length: 9\r\n\r\nx").await;
+        let response = wire.response().await;
+        let error = response.head.get("curtail-error");
+        assert_eq!((response.head.status(), error), (408, Some("client_slow")));
+        let metrics = proxy.metrics().await;
+        assert_eq!(metrics.sum("curtail_attempts_failed_total", &[]), 0, "{metrics}");
     });
 }
 

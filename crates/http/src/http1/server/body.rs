@@ -89,13 +89,13 @@ impl SharedConnection {
         std::mem::take(&mut self.interim)
     }
 
-    /// Whether the rest of the body is short enough to be read although nobody needs it, and comes without "100 Continue".
-    /// Otherwise the response announces that the connection closes.
+    /// Whether the rest of the body is known to be short enough to be read although nobody needs it, and comes without
+    /// "100 Continue". Otherwise the response announces that the connection closes (RFC 9112, section 9.6).
     pub(super) fn may_discard_rest(&self) -> bool {
         let is_short = match self.inbound.framing {
             Framing::Length(bytes) => bytes <= UNWANTED_BYTES_MAX as u64,
-            Framing::Chunked(_) | Framing::Ended => true,
-            Framing::UntilClosed | Framing::Malformed => false,
+            Framing::Ended => true,
+            Framing::Chunked(_) | Framing::UntilClosed | Framing::Malformed => false,
         };
         let is_client_waiting = self.is_continue_expected
             && !self.inbound.framing.is_end()

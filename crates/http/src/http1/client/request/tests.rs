@@ -294,8 +294,10 @@ async fn a_client_that_breaks_off_ends_the_request() {
 async fn an_attempt_that_comes_too_late_for_a_long_body_says_so() {
     let (body, _client) = from_client::sent(with_length(&[7; KEPT_BYTES_MAX + 1])).await;
     written(post(&body), usize::MAX).await;
-    let driven = send(&mut Sending::new(), post(&body), &mut Slow::new(usize::MAX)).await;
+    let mut stream = Slow::new(usize::MAX);
+    let driven = send(&mut Sending::new(), post(&body), &mut stream).await;
     assert!(matches!(driven, Err(Error::Body(BodyError::NotKept))), "{driven:?}");
+    assert!(stream.taken.is_empty(), "what was kept of the body would look like the whole");
 }
 
 #[tokio::test]
