@@ -26,7 +26,7 @@ pub fn upstream(s: &mut Section<'_>) -> UpstreamConfig {
         retry: s.switch("retry", "Further attempts after failed and overdue attempts.", default.retry, retry),
         budget: s.section("budget", "Limit on hedges and retries together.", budget),
         timeout: s
-            .field("timeout", "Maximum time from a request to its response; then the request fails.")
+            .field("timeout", "Maximum time from a request to its response, with the time that the client takes to send the body; then the request fails.")
             .at_least(Duration::from_ms(1))
             .default(default.timeout),
         remedy: remedy(s),

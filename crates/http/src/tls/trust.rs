@@ -8,8 +8,8 @@ use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, Server
 use rustls::crypto::{CryptoProvider, verify_tls12_signature, verify_tls13_signature};
 use rustls::sign::SingleCertAndKey;
 use rustls::{
-    AlertDescription, CertificateError, ClientConfig, DigitallySignedStruct, Error, RootCertStore,
-    SignatureScheme,
+    AlertDescription, CertificateError, ClientConfig, DigitallySignedStruct, Error, InvalidMessage,
+    RootCertStore, SignatureScheme,
 };
 use rustls_pki_types::{CertificateDer, ServerName, UnixTime};
 use std::io;
@@ -128,9 +128,12 @@ pub(crate) fn is_version_refused(error: &io::Error) -> bool {
     error == Some(&Error::AlertReceived(AlertDescription::NoApplicationProtocol))
 }
 
-/// Returns advice for a handshake that failed because of the server's certificate; empty for other errors.
+/// Returns advice for a handshake that failed because of the server; empty for other errors.
 pub(crate) fn advice(error: &io::Error) -> &'static str {
     let error = error.get_ref().and_then(|error| error.downcast_ref::<Error>());
+    if let Some(Error::InvalidMessage(InvalidMessage::InvalidContentType)) = error {
+        return ", because the server does not respond with TLS (in clear text, its URL is http://)";
+    }
     let Some(Error::InvalidCertificate(cause)) = error else { return "" };
     if *cause == CertificateError::UnknownIssuer {
         return ", because no trusted authority has signed the certificate; name its authority (--ca-file, ca_file)";

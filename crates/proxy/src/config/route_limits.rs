@@ -109,7 +109,7 @@ fn one_second(rate: f64) -> u32 {
 }
 
 fn max(s: &mut Section<'_>) -> usize {
-    s.field("max", "Number of clients or tenants with recent requests that the proxy can count at once, 64 bytes for each. Beyond it, it does not limit others, and curtail_limits_table_full counts their requests.")
+    s.field("max", "Number of clients or tenants with recent requests that the proxy can count at once, 64 bytes for each. Beyond it, it does not limit others, and curtail_limits_table_full_total counts their requests.")
         .range(16..=1_000_000)
         .default(10_000)
 }

@@ -72,7 +72,16 @@ impl ResponseHeadReader {
 fn check_start(read: &[u8]) -> Result<(), Error> {
     let start = read.trim_ascii_start();
     let len = start.len().min(START.len());
-    if start[..len] == START[..len] { Ok(()) } else { Err(bad(httparse::Error::Version)) }
+    if start[..len] == START[..len] {
+        return Ok(());
+    }
+    Err(match read {
+        // An alert (RFC 8446, section 5.1).
+        [0x15, ..] => Error::Malformed("the server speaks TLS: its URL must be https://"),
+        // The length of a frame, which is short (RFC 9113, section 4.1).
+        [0, ..] => Error::Malformed("the server speaks HTTP/2: set connect.protocol to http2"),
+        _ => bad(httparse::Error::Version),
+    })
 }
 
 /// Parses the head at the start of `read`; returns it with its length, [`None`] if it is incomplete.

@@ -185,3 +185,29 @@ fn an_attempt_whose_window_is_full_does_not_hold_up_the_other() {
         assert!(stuck.record().count() > 0, "the stuck replica got no request");
     });
 }
+
+#[test]
+fn a_body_that_is_too_long_to_be_kept_has_no_second_copy() {
+    run(async {
+        let read = |request: http::Request<Incoming>| async move {
+            let body = request.into_body().collect().await.expect("a whole body").to_bytes();
+            http::Response::new(body::whole(body.len().to_string()))
+        };
+        let (a, b) =
+            (Replica::start(Speaks::Http1, read).await, Replica::start(Speaks::Http1, read).await);
+        let proxy = Setup::before(&[a.address(), b.address()])
+            .route("idempotent: true")
+            .upstream("hedge: false\ntie: true")
+            .start();
+        let mut client = Client::connect(proxy.address(), Version::HTTP_11).await;
+        // `limits.replay` is 64 KiB.
+        for (bytes, ties) in [(1_000, 1), (70_000, 1), (64 << 10, 2)] {
+            let request = client.request_with("PUT", "/", body::whole(vec![7; bytes]));
+            let response = client.send(request).await;
+            assert_eq!(&*response.body, bytes.to_string().as_bytes());
+            let metrics = proxy.metrics().await;
+            let tied = metrics.sum("curtail_attempts_total", &[("reason", "tie_first")]);
+            assert_eq!(tied, ties, "after {bytes} bytes: {metrics}");
+        }
+    });
+}

@@ -113,6 +113,8 @@ fn what_is_no_head_is_refused_in_whatever_pieces_it_comes() {
         ("HTTP/2.0 200 OK\r\n\r\n", VERSION),
         // Rejected at once: there may be no empty line.
         ("220 mail.example ESMTP\r\n", VERSION),
+        ("\0\0\x12\x04\0\0\0\0\0", "the server speaks HTTP/2: set connect.protocol to http2"),
+        ("\x15\x03\x03\0\x02\x02\x46", "the server speaks TLS: its URL must be https://"),
         ("HTTP/1.2 200 OK\r\n\r\n", VERSION),
         ("ICY 200 OK\r\n\r\n", VERSION),
         ("http/1.1 200 OK\r\n\r\n", VERSION),
