@@ -26,7 +26,7 @@ pub fn upstream(s: &mut Section<'_>) -> UpstreamConfig {
         retry: s.switch("retry", "Further attempts after failed and overdue attempts.", default.retry, retry),
         budget: s.section("budget", "Limit on hedges and retries together.", budget),
         timeout: s
-            .field("timeout", "Maximum time from a request to its response, with the time that the client takes to send the body; then the request fails.")
+            .field("timeout", "Maximum time from the headers of a request to its response, the upload included. Then the request fails.")
             .at_least(Duration::from_ms(1))
             .default(default.timeout),
         remedy: remedy(s),
@@ -139,7 +139,7 @@ pub fn fan_out(s: &mut Section<'_>) -> GatherRule {
         deadline: s
             .field(
                 "deadline",
-                "Time from the request after which the client gets only the responses that have arrived; absent: no deadline.",
+                "Time after which the client gets only the responses that have arrived, counted from the end of the request body; absent: no deadline.",
             )
             .at_least(Duration::from_ms(1))
             .optional(),

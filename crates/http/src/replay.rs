@@ -1,8 +1,8 @@
 //! A request body for several attempts, which is read once from the client and sent as often as needed.
 //!
-//! **Limits**: the replay buffer has a maximum size. Only the attempt that first reads beyond this size can continue;
-//! all others fail there. Until the response begins, the client may pause for at most the body timeout. A server limits
-//! the readers that wait for the rest of a body ([`ReplayReader::count_until_end`]).
+//! **Limits**: the replay buffer has a maximum size. Only the attempt that first reads beyond this size can continue; all
+//! others fail then, also attempts that have not begun. Until the response begins, the client may pause for at most the
+//! body timeout. A server limits the readers that wait for the rest of a body ([`ReplayReader::count_until_end`]).
 
 use crate::{http1, http2, trailers};
 use bytes::Bytes;
@@ -160,17 +160,20 @@ impl Replay {
     /// Creates a reader from the start of the body.
     #[must_use]
     pub fn reader(self: &Arc<Self>) -> ReplayReader {
-        let mut state = self.lock();
-        state.readers += 1;
         let replay = Arc::clone(self);
-        let id = state.readers;
+        let id = self.lock().new_reader_id();
         ReplayReader { id, replay, next: 0, done: false, awaits: None, unfinished: None }
     }
 
     /// Waits until the whole body is in the replay buffer; false if it does not fit, or the client has failed to send it.
-    pub async fn kept(self: &Arc<Self>) -> bool {
+    pub async fn wait_until_kept(self: &Arc<Self>) -> bool {
         let mut reader = self.reader();
-        std::future::poll_fn(|cx| reader.poll_kept(cx)).await
+        std::future::poll_fn(|cx| reader.poll_kept(cx, 0)).await
+    }
+
+    /// Ends the body, because the client takes too long to send it.
+    pub fn time_out(&self) {
+        self.lock().fault.get_or_insert(ClientFault::Slow);
     }
 
     /// Ends the body timeout, because the response has begun.
@@ -217,8 +220,8 @@ impl Replay {
 }
 
 impl ReplayState {
-    /// The bytes that have been read from the client, but not by this reader. Those that were not kept count as well: a
-    /// server that gets only the kept part must not take it for the whole body.
+    /// The bytes that have been read from the client, but not by this reader. Bytes that were not kept count too: otherwise
+    /// a server takes the kept part for the whole body.
     fn bytes_to_repeat(&self, reader: &ReplayReader) -> u64 {
         let kept = self.kept.iter().skip(reader.next).map(Bytes::len).sum::<usize>() as u64;
         match self.sole_reader {
@@ -227,14 +230,19 @@ impl ReplayState {
         }
     }
 
+    const fn new_reader_id(&mut self) -> u32 {
+        self.readers += 1;
+        self.readers
+    }
+
     /// The bytes that can still be kept.
-    const fn room(&self) -> u64 {
+    const fn room_bytes(&self) -> u64 {
         (self.kept_bytes_max - self.kept_bytes) as u64
     }
 
     /// Whether the rest of the body is known to fit.
-    fn fits(&self) -> bool {
-        self.source.size_hint().upper().is_some_and(|rest| rest <= self.room())
+    fn can_keep_rest(&self) -> bool {
+        self.source.size_hint().upper().is_some_and(|rest| rest <= self.room_bytes())
     }
 
     /// Reads the next frame from the client, and keeps the frame if there is room.
@@ -333,18 +341,24 @@ impl ReplayReader {
 
     /// Ready with true when the whole body is in the replay buffer, and with false if it has not arrived and may not fit.
     pub(crate) fn poll_arrived(&mut self, cx: &mut Context<'_>) -> Poll<bool> {
-        let kept = self.poll_kept(cx);
-        if kept.is_ready() || self.replay.lock().fits() { kept } else { Poll::Ready(false) }
+        let kept = self.poll_kept(cx, 1);
+        if kept.is_ready() || self.replay.lock().can_keep_rest() {
+            kept
+        } else {
+            Poll::Ready(false)
+        }
     }
 
     /// Ready with true when the whole body is in the replay buffer, and with false when it does not fit or the client has
-    /// failed.
-    fn poll_kept(&mut self, cx: &mut Context<'_>) -> Poll<bool> {
+    /// failed. Does not read a body of an unknown length when there is room for less than `room_min` bytes.
+    fn poll_kept(&mut self, cx: &mut Context<'_>, room_min: u64) -> Poll<bool> {
         let mut state = self.replay.lock();
         while !state.ended {
-            // A body that is too long is left for an attempt that can send it.
-            let rest = state.source.size_hint().lower().max(1);
-            if state.room() < rest || state.fault.is_some() || state.sole_reader.is_some() {
+            // A body that is known to be too long is left for an attempt that can send it.
+            let is_end = state.source.is_end_stream();
+            let rest = if is_end { 0 } else { state.source.size_hint().lower().max(room_min) };
+            let is_over = state.room_bytes() < rest || state.fault.is_some();
+            if is_over || state.sole_reader.is_some() {
                 return Poll::Ready(false);
             }
             drop(ready!(state.poll_source(cx, (self.id, &mut self.awaits))));
@@ -387,8 +401,7 @@ impl OutboundBody {
             let mut state = reader.replay.lock();
             if state.sole_reader == Some(reader.id) {
                 // It has read what was not kept, and could not repeat it.
-                state.readers += 1;
-                reader.id = state.readers;
+                reader.id = state.new_reader_id();
             }
             drop(state);
             *self = Self::Replay(reader);
@@ -507,14 +520,14 @@ impl Body for OutboundBody {
             Self::Replay(reader) => {
                 let state = reader.replay.lock();
                 // The rest of the client's body, and the part that this reader has still to repeat.
-                let read = state.bytes_to_repeat(reader);
+                let to_repeat = state.bytes_to_repeat(reader);
                 let rest =
                     if state.ended { SizeHint::with_exact(0) } else { state.source.size_hint() };
                 let mut hint = SizeHint::new();
-                hint.set_lower(rest.lower() + read);
+                hint.set_lower(rest.lower() + to_repeat);
                 // Over HTTP/1.1 there are no trailers after a body whose length was announced.
                 if let Some(upper) = rest.upper().filter(|_| state.trailers.is_none()) {
-                    hint.set_upper(upper + read);
+                    hint.set_upper(upper + to_repeat);
                 }
                 hint
             }

@@ -387,7 +387,7 @@ fn route(s: &mut Section<'_>) -> RouteConfig {
             .field("idempotent", "Whether servers may execute these requests twice, whatever their method.")
             .default(false),
         timeout: s
-            .field("timeout", "Maximum time from a request to its response, with the time that the client takes to send the body; then the request fails. With `fan_out`, that of each call. Absent: the `timeout` of the upstream.")
+            .field("timeout", "Maximum time from the headers of a request to its response, the upload included. Then the request fails. With `fan_out`, that of each call. Absent: the `timeout` of the upstream.")
             .at_least(Duration::from_ms(1))
             .optional(),
         overrides: route_overrides::read(s),

@@ -4,7 +4,8 @@
 //! request of its own at its upstream ([`call`]), so the hedges, ties and retries of that upstream apply to it. A call
 //! to a replica is pinned to that replica. A client that leaves before the request is done aborts the tasks. After the
 //! request is done, its open calls are cancelled, or continue in a task on the worker (`fan_out.rest`).
-//! A request with a body waits until the body has arrived, so that no call executes a request that the others cannot get.
+//! With several calls, a request waits until its body has arrived, so that no call executes a request that the others
+//! cannot get. A fan-out of one call streams the body.
 //! **Limits**: `fan_out.response_max` bytes of bodies for one request; `limits.replay` for the body of a request;
 //! [`REST_CALLS_MAX`](crate::worker::REST_CALLS_MAX) calls whose request is done.
 
@@ -19,9 +20,9 @@ use crate::holdout::Holdout;
 use crate::metrics::{FanOutMetrics, FanOutResult, ResponseClass};
 use crate::remedy::AutoRemedy;
 use crate::replica::Replicas;
-use crate::request::{ProxyResponse, own, record_own};
+use crate::request::{ProxyResponse, own, record_own, status_without_replica};
 use crate::response::RelayedBody;
-use crate::root::Outgoing;
+use crate::root::{NoResponse, Outgoing};
 use crate::spans::prepared::PreparedRoute;
 use crate::switchback::Switchback;
 use crate::trail::{Destination, FanOutTrail, SharedCalls, Trail};
@@ -29,6 +30,7 @@ use crate::worker::Worker;
 use call::{CallError, ResponseBuffer, ShardResponse, TOO_LARGE};
 use curtail_http::forwarding;
 use curtail_http::head::{Known, RequestHead, ResponseHead};
+use curtail_http::replay::ClientFault;
 use curtail_policy::journal::Entry;
 use curtail_policy::{
     CallId, Decided, Gather, GatherEffect, GatherEvent, GatherOutcome, GatherReason, RestMode,
@@ -135,7 +137,10 @@ pub(crate) async fn respond(
     trail: Box<Trail>,
 ) -> ProxyResponse {
     let mut request = FanOutRequest::new(worker, fan_out, outgoing, trail);
-    let may_start = !request.is_too_few() && request.has_whole_body().await;
+    if !request.is_too_few() {
+        request.unsent = request.wait_for_body().await.err();
+    }
+    let may_start = !request.is_too_few() && request.unsent.is_none();
     let outcome = if may_start { request.gather().await } else { GatherOutcome::Failed };
     let response = request.response(outcome);
     request.finish_rest();
@@ -168,8 +173,10 @@ struct FanOutRequest {
     buffer: Arc<ResponseBuffer>,
     /// When the machine wants to be woken.
     timeout: Option<Instant>,
-    /// Whether the request body is too long to be sent in several calls.
-    is_too_long: bool,
+    /// Whether the machine knows of the request.
+    has_begun: bool,
+    /// The status and the error of a request that gets no call, because of its body.
+    unsent: Option<(StatusCode, &'static str)>,
     /// Whether the machine panicked or made an impossible decision: the request then makes and awaits every call.
     is_broken: bool,
 }
@@ -211,18 +218,34 @@ impl FanOutRequest {
             first_failed: None,
             buffer: Arc::new(ResponseBuffer::new(config.response_max.get())),
             timeout: None,
-            is_too_long: false,
+            has_begun: false,
+            unsent: None,
             is_broken: false,
             fan_out,
         }
     }
 
-    /// Waits for the request body; false if it is too long to be sent in several calls.
-    async fn has_whole_body(&mut self) -> bool {
-        if let Some(body) = self.outgoing.body.as_ref().filter(|_| self.results.len() > 1) {
-            self.is_too_long = !body.kept().await && body.fault().is_none();
+    /// Waits until the request body can be sent in several calls.
+    ///
+    /// # Errors
+    /// The status and the error of a request that gets no call.
+    async fn wait_for_body(&self) -> Result<(), (StatusCode, &'static str)> {
+        let body = self.outgoing.body.as_ref().filter(|_| self.results.len() > 1);
+        let Some(body) = body else { return Ok(()) };
+        let timeouts = self.fan_out.upstreams().map(|upstream| upstream.policy.timeout);
+        let limit = timeouts.map(|timeout| self.outgoing.request.time_limit(timeout)).max();
+        let kept = tokio::time::timeout(limit.unwrap_or_default().into(), body.wait_until_kept());
+        let is_kept = kept.await.unwrap_or_else(|_| {
+            body.time_out();
+            false
+        });
+        match body.fault() {
+            // The client's connection notices that the client has gone, too, and drops this future.
+            Some(ClientFault::Gone) => std::future::pending().await,
+            Some(fault) => Err(status_without_replica(NoResponse::Client(fault))),
+            None if is_kept => Ok(()),
+            None => Err((StatusCode::PAYLOAD_TOO_LARGE, "request_too_large")),
         }
-        !self.is_too_long
     }
 
     /// Whether fewer replicas are present than are needed, because some have left, or none is discovered yet.
@@ -232,6 +255,7 @@ impl FanOutRequest {
 
     /// Runs the calls until the request is done.
     async fn gather(&mut self) -> GatherOutcome {
+        self.has_begun = true;
         if let Some(journal) = &self.worker.shared.process_state.journal {
             self.number = journal.gather();
             let (name, config) = (self.fan_out.name.clone(), *self.gather.config());
@@ -456,9 +480,8 @@ impl FanOutRequest {
             return (FanOutResult::Failed, pass_on(response), None);
         }
         let failed = if self.replicas.is_some() { "replicas_failed" } else { "shards_failed" };
-        let (status, name) = match error.map(|error| (error.status, error.name)) {
+        let (status, name) = match self.unsent.or(error.map(|error| (error.status, error.name))) {
             _ if self.is_too_few() => (StatusCode::SERVICE_UNAVAILABLE, "too_few_replicas"),
-            _ if self.is_too_long => (StatusCode::PAYLOAD_TOO_LARGE, "request_too_large"),
             Some((status, name)) if status.is_client_error() => (status, name),
             Some((StatusCode::GATEWAY_TIMEOUT, _)) => (StatusCode::GATEWAY_TIMEOUT, failed),
             Some((_, TOO_LARGE)) => (StatusCode::BAD_GATEWAY, TOO_LARGE),
@@ -536,7 +559,7 @@ impl FanOutRequest {
 
 impl Drop for FanOutRequest {
     fn drop(&mut self) {
-        if self.trail.is_some() && !self.is_broken {
+        if self.trail.is_some() && self.has_begun && !self.is_broken {
             self.decide(self.now(), GatherEvent::Abandoned);
         }
         if self.trail.is_some() {

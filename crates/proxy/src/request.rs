@@ -66,11 +66,11 @@ pub(crate) async fn respond(
         .map_err(UnsentRequest::from)
         .and_then(|()| find_route(&worker, &snapshot, &client, &head))
         .map(|routed| {
-            // A body of a known length that is too long to be kept is sent once.
+            // A body that is known to be too long to be kept is executed at most once.
             let kept_max = snapshot.config.limits.replay.get();
             let is_long = body.as_ref().is_some_and(|body| body.size_hint().lower() > kept_max);
-            let is_once = upgrade.is_some() || is_long;
-            describe_request(&worker, &client, &mut head, routed, (started, is_once))
+            let is_sent_once = upgrade.is_some() || is_long;
+            describe_request(&worker, &client, &mut head, routed, (started, is_sent_once))
         });
     let head = Arc::new(head);
     let mut trail = Box::new(Trail::new(context, started, Arc::clone(&head), Arc::clone(&client)));
@@ -121,12 +121,12 @@ fn describe_request<'s>(
     client: &Client,
     head: &mut RequestHead,
     routed: RoutedRequest<'s>,
-    (started, is_once): (Instant, bool),
+    (started, is_sent_once): (Instant, bool),
 ) -> (RoutedRequest<'s>, Option<Draw>, curtail_policy::Request) {
     // The safe methods (RFC 9110, section 9.2.1) except TRACE, which asks about the path of the request itself.
     let is_read = matches!(head.method, Method::GET | Method::HEAD | Method::OPTIONS);
     let RouteRequests { idempotent, timeout, retries_max, .. } = routed.requests;
-    let repeatable = (is_read || idempotent) && !is_once;
+    let repeatable = (is_read || idempotent) && !is_sent_once;
     let sides = (routed.target.is_switched_off(started), routed.target.holdout_ratio());
     let draw = if repeatable { holdout::draw(worker, client, head, sides) } else { None };
     let is_holdout = draw.is_some_and(|draw| draw.is_holdout);

@@ -8,7 +8,7 @@ use super::framing::Framing;
 use crate::forwarding::named_by_connection;
 use crate::head::Fields;
 use crate::stream::Stream;
-use crate::turn;
+use crate::turn::{self, BodyTurns};
 use bytes::{Bytes, BytesMut};
 use http::HeaderMap;
 use http_body::Frame;
@@ -34,13 +34,15 @@ pub(super) struct Inbound {
     /// The names that `connection` names: these trailers are removed, too (RFC 9110, section 7.6.1).
     hop_by_hop: Vec<Vec<u8>>,
     read_bytes: usize,
+    turns: BodyTurns,
 }
 
 impl Inbound {
-    pub(super) const fn new(stream: Stream, read: BytesMut) -> Self {
+    pub(super) fn new(stream: Stream, read: BytesMut) -> Self {
         let hop_by_hop = Vec::new();
         let framing = Framing::Ended;
-        Self { stream, read, is_closed: false, framing, hop_by_hop, read_bytes: READ_BYTES }
+        let turns = BodyTurns::default();
+        Self { stream, read, is_closed: false, framing, hop_by_hop, read_bytes: READ_BYTES, turns }
     }
 
     /// Begins the body of the message with these headers.
@@ -53,10 +55,17 @@ impl Inbound {
             }
         };
         self.read_bytes = READ_BYTES;
+        self.turns = BodyTurns::default();
     }
 
     /// Reads the bytes that have arrived; returns zero if the other side has closed.
     pub(super) fn poll_read(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<usize>> {
+        let read = ready!(self.poll_read_uncounted(cx));
+        turn::count_bytes(cx, *read.as_ref().unwrap_or(&0));
+        Poll::Ready(read)
+    }
+
+    fn poll_read_uncounted(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<usize>> {
         if self.read.capacity() - self.read.len() < READ_BYTES / 4 {
             self.read.reserve(self.read_bytes);
         }
@@ -64,7 +73,6 @@ impl Inbound {
         if self.read.len() == self.read.capacity() {
             self.read_bytes = (2 * self.read_bytes).min(READ_BYTES_MAX);
         }
-        turn::count_bytes(cx, *read.as_ref().unwrap_or(&0));
         self.is_closed = !matches!(read, Ok(1..));
         Poll::Ready(read)
     }
@@ -84,8 +92,9 @@ impl Inbound {
                 Piece::End => return Poll::Ready(None),
                 Piece::None => {}
             }
-            match ready!(self.poll_read(cx)) {
-                Ok(1..) => {}
+            ready!(self.turns.poll(cx));
+            match ready!(self.poll_read_uncounted(cx)) {
+                Ok(bytes @ 1..) => self.turns.count(bytes),
                 Ok(0) if self.framing.ends_with_connection() => self.framing = Framing::Ended,
                 read => return Poll::Ready(Some(Err(Error::Incomplete(read.err())))),
             }

@@ -232,8 +232,8 @@ impl Server {
         terms.keeps &= length != Some(Length::UntilClosed) && !is_last;
         let mut discarded = 0;
         let is_unread = Arc::strong_count(&self.shared) == 1;
-        if is_unread {
-            // The end of a body in chunks may have arrived.
+        if is_unread && lock(&self.shared).has_chunks() {
+            // Their end may have arrived.
             poll_fn(|cx| Poll::Ready(_ = lock(&self.shared).poll_discard(cx, &mut discarded)))
                 .await;
         }

@@ -164,22 +164,30 @@ fn every_shard_gets_the_body_and_may_not_compress_its_own() {
         let response = client.send(request).await;
         assert_eq!(text(&response), "0:query:false;1:query:false;2:query:false;");
         assert!(replicas.iter().all(|replica| replica.record().count() == 1));
-        for has_length in [true, false] {
-            let large = "x".repeat(70_000);
-            let large = if has_length {
-                body::whole(large)
+        // `limits.replay` is 64 KiB.
+        const KEPT: usize = 64 << 10;
+        for (bytes, has_length) in
+            [KEPT, KEPT + 1, 70_000].into_iter().flat_map(|bytes| [(bytes, true), (bytes, false)])
+        {
+            let sent = "x".repeat(bytes);
+            let sent = if has_length {
+                body::whole(sent)
             } else {
                 let (sender, body) = body::channel();
-                tokio::spawn(async move { sender.data(large).await });
+                tokio::spawn(async move { sender.data(sent).await });
                 body
             };
-            let response = client.send(client.request_with("POST", "/echo", large)).await;
+            let response = client.send(client.request_with("POST", "/echo", sent)).await;
+            if bytes <= KEPT {
+                assert_eq!(response.status, StatusCode::OK, "{bytes}, {has_length}");
+                continue;
+            }
             assert_eq!(response.error(), Some("request_too_large"));
             assert_eq!(response.status, StatusCode::PAYLOAD_TOO_LARGE);
             // It is the request that is at fault, and no shard or replica.
             assert_eq!(response.get("curtail-shards-failed"), None);
         }
-        assert!(replicas.iter().all(|replica| replica.record().count() == 1), "no shard got it");
+        assert!(replicas.iter().all(|replica| replica.record().count() == 3), "only what fits");
         let metrics = proxy.metrics().await;
         for blame in ["curtail_fan_out_shards_missing_total", "curtail_replica_ejections_total"] {
             assert_eq!(metrics.sum(blame, &[]), 0, "{blame}: {metrics}");
@@ -205,17 +213,20 @@ fn a_client_that_leaves_within_its_upload_has_gone_before_any_call() {
 }
 
 #[test]
-fn a_client_that_pauses_within_its_upload_is_slow_and_no_shard() {
+fn a_client_that_takes_too_long_to_upload_gets_408_and_no_call_starts() {
     run_within(LIMIT, async {
-        let limits = "limits: {body_timeout: 50ms}\n";
-        let (proxy, _replicas) = start_with("", "", limits).await;
-        let mut wire = Wire::connect(proxy.address()).await;
-        wire.send("POST /echo HTTP/1.1\r\nhost: h\r\ncontent-length: 9\r\n\r\nx").await;
-        let response = wire.response().await;
-        let error = response.head.get("curtail-error");
-        assert_eq!((response.head.status(), error), (408, Some("client_slow")));
-        let metrics = proxy.metrics().await;
-        assert_eq!(metrics.sum("curtail_attempts_failed_total", &[]), 0, "{metrics}");
+        for (top, upstream) in [("limits: {body_timeout: 50ms}\n", ""), ("", "timeout: 50ms")] {
+            let (proxy, _replicas) = start_with("", upstream, top).await;
+            let mut wire = Wire::connect(proxy.address()).await;
+            wire.send("POST /echo HTTP/1.1\r\nhost: h\r\ncontent-length: 9\r\n\r\nx").await;
+            let response = wire.response().await;
+            let error = response.head.get("curtail-error");
+            assert_eq!((response.head.status(), error), (408, Some("client_slow")));
+            let metrics = proxy.metrics().await;
+            assert_eq!(metrics.sum("curtail_attempts_total", &[]), 0, "{metrics}");
+            let timeouts = metrics.sum("curtail_client_timeouts_total", &[]);
+            assert_eq!(timeouts, 1, "{metrics}");
+        }
     });
 }
 

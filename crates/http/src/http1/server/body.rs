@@ -89,6 +89,11 @@ impl SharedConnection {
         std::mem::take(&mut self.interim)
     }
 
+    /// Whether the body comes in chunks, and has not ended.
+    pub(super) const fn has_chunks(&self) -> bool {
+        matches!(self.inbound.framing, Framing::Chunked(_))
+    }
+
     /// Whether the rest of the body is known to be short enough to be read although nobody needs it, and comes without
     /// "100 Continue". Otherwise the response announces that the connection closes (RFC 9112, section 9.6).
     pub(super) fn may_discard_rest(&self) -> bool {

@@ -6,6 +6,7 @@ use crate::deadline::run_within;
 use crate::directory::Directory;
 use crate::proxy::{Proxy, Setup};
 use crate::replica::{Replica, Speaks, abort, ok};
+use crate::wire::Wire;
 use curtail_policy::journal::Checksum;
 use curtail_proxy::Options;
 use curtail_sim::{End, Replayed, replay};
@@ -225,6 +226,13 @@ fn requests_that_fan_out_are_replayed_with_all_their_calls() {
                 () = tokio::task::yield_now() => {}
             }
         }
+        // Some leave within an upload, before the calls begin.
+        for _ in 0..20 {
+            let mut wire = Wire::connect(proxy.address()).await;
+            wire.send("POST /2 HTTP/1.1\r\nhost: h\r\ncontent-length: 9\r\n\r\nx").await;
+        }
+        let gone = [("result", "client_gone")];
+        proxy.until(|metrics| metrics.sum("curtail_fan_out_requests_total", &gone) >= 20).await;
         proxy.stop(Duration::from_secs(10)).await.expect("it stops");
         let text = std::fs::read_to_string(&file).expect("the journal");
         let gathers = text.matches("\"entry\":\"gather\"").count();

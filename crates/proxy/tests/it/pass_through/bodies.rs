@@ -67,6 +67,11 @@ fn a_response_before_the_end_of_chunks_announces_that_the_connection_closes() {
         let response = wire.response().await;
         assert_eq!(response.head.get("connection").expect("it closes"), "close");
         assert_eq!(response.body, "early");
+        // A long body whose length is known, although most of it has arrived.
+        let mut wire = Wire::connect(proxy.address()).await;
+        let head = "POST / HTTP/1.1\r\nhost: a b\r\ncontent-length: 70000\r\n\r\n";
+        wire.send(format!("{head}{}", "x".repeat(66_000))).await;
+        assert_eq!(wire.response().await.head.get("connection").expect("it closes"), "close");
     });
 }
 

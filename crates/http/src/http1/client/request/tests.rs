@@ -297,7 +297,7 @@ async fn an_attempt_that_comes_too_late_for_a_long_body_says_so() {
     let mut stream = Slow::new(usize::MAX);
     let driven = send(&mut Sending::new(), post(&body), &mut stream).await;
     assert!(matches!(driven, Err(Error::Body(BodyError::NotKept))), "{driven:?}");
-    assert!(stream.taken.is_empty(), "what was kept of the body would look like the whole");
+    assert!(stream.taken.is_empty(), "the kept part must not look like a whole request");
 }
 
 #[tokio::test]
