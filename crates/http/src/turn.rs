@@ -8,9 +8,8 @@
 //! HTTP/1.1 therefore wait in a [`Line`], from which one at a time reads on, after all other tasks that can run. While the
 //! buffers of 200 unread downloads fill, other requests wait for one of them, not for 200.
 //! **Limits**: a turn has about 64 KiB that are read, 128 pieces of HTTP/1.1 bodies, and [`TURN_FRAMES_MAX`] frames of
-//! HTTP/2, or 8 requests.
+//! HTTP/2, or 8 requests. A line has one place for each connection, also if it has just closed.
 
-use std::cell::RefCell;
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll, Waker};
@@ -31,7 +30,7 @@ const LONG_BYTES: usize = 64 << 10;
 
 thread_local! {
     /// The line of this worker.
-    static LINE: RefCell<Arc<Line>> = RefCell::default();
+    static LINE: Arc<Line> = Arc::default();
 }
 
 /// The long bodies of a worker that have something to read.
@@ -69,7 +68,7 @@ impl BodyTurns {
             return Poll::Ready(());
         }
         let Some((line, number)) = &self.place else {
-            let line = LINE.with_borrow(Arc::clone);
+            let line = LINE.with(Arc::clone);
             let number = line.join(cx.waker());
             self.place = Some((line, number));
             return Poll::Pending;

@@ -65,6 +65,7 @@ impl Inbound {
         Poll::Ready(read)
     }
 
+    /// The same for a body, whose turns [`BodyTurns`] counts.
     fn poll_read_uncounted(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<usize>> {
         if self.read.capacity() - self.read.len() < READ_BYTES / 4 {
             self.read.reserve(self.read_bytes);
