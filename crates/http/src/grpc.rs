@@ -90,9 +90,15 @@ pub fn parse_timeout(text: &[u8]) -> Option<Duration> {
 pub fn set_status(fields: &mut HeaderMap, code: u8, message: &str) {
     fields.insert(STATUS, u16::from(code).into());
     if !message.is_empty() {
-        let message = utf8_percent_encode(message, ENCODED).to_string();
+        let message = encode_message(message);
         fields.insert(MESSAGE, message.try_into().expect("it is printable ASCII"));
     }
+}
+
+/// Encodes the message of a status: the result is printable ASCII.
+#[must_use]
+pub fn encode_message(message: &str) -> String {
+    utf8_percent_encode(message, ENCODED).to_string()
 }
 
 #[cfg(test)]

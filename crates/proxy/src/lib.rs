@@ -20,7 +20,7 @@ mod effects;
 mod fan_out;
 mod finished;
 mod group;
-mod grpc_deadline;
+mod grpc_call;
 mod guard;
 mod health;
 mod holdout;

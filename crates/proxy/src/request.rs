@@ -1,6 +1,7 @@
 //! One request of a client: its route, class, admission, upstream and response.
 
 mod last_hop;
+mod own_response;
 
 use crate::client::Client;
 use crate::driver::Upstream;
@@ -18,8 +19,7 @@ use crate::route_limits::{LimitPermit, LimitedRequest};
 use crate::snapshot::ConfigSnapshot;
 use crate::trail::{Destination, RequestEnd, Trail};
 use crate::worker::Worker;
-use crate::{grpc_deadline, leaf_headers, probe};
-use bytes::Bytes;
+use crate::{grpc_call, leaf_headers, probe};
 use curtail_http::forwarding;
 use curtail_http::head::{self, Fault, Known, RequestHead, ResponseHead};
 use curtail_http::progress::ProgressTimer;
@@ -30,6 +30,8 @@ use curtail_units::{Duration, Instant};
 use http::{Method, StatusCode, Version};
 use http_body::Body as _;
 use last_hop::{is_last_hop, respond_as_last_hop};
+pub(crate) use own_response::own;
+use own_response::{empty, own_to};
 use std::future::poll_fn;
 use std::sync::Arc;
 use std::task::Poll;
@@ -132,7 +134,7 @@ fn describe_request<'s>(
     let is_holdout = draw.is_some_and(|draw| draw.is_holdout);
     let class = routed.destination.class;
     let has_deadline = routed.requests.has_grpc_deadline;
-    let deadline = has_deadline.then(|| grpc_deadline::of_request(&head.fields)).flatten();
+    let deadline = has_deadline.then(|| grpc_call::deadline(&head.fields)).flatten();
     let request =
         curtail_policy::Request { class, repeatable, is_holdout, timeout, deadline, retries_max };
     (routed, draw, request)
@@ -286,11 +288,7 @@ async fn respond_from_upstream(
             if no_response == NoResponse::Client(ClientFault::Slow) {
                 client.metrics.timed_out.add(&ClientTimeout::Body, 1);
             }
-            let timed_out = NoResponse::RequestFailure(RequestFailure::TimedOut);
-            if has_deadline && no_response == timed_out {
-                return respond_after_deadline(worker, &upstream, trail);
-            }
-            respond_without_replica(worker, &upstream, no_response, trail)
+            respond_without_replica(worker, &upstream, (no_response, has_deadline), trail)
         }
     }
 }
@@ -472,14 +470,15 @@ fn respond_itself(
     let response = match response {
         OwnResponse::Fault(Fault { status, error, why }) => {
             trail.error_detail = (!why.is_empty()).then(|| why.into());
-            record_own(worker, None, trail, (Some(status), Some(error)));
-            own(status, error, why)
+            let response = own_to(&trail, own(status, error, why), None);
+            record_own(worker, None, trail, (Some(response.0.status), Some(error)));
+            response
         }
         OwnResponse::Limited(destination, limited) => {
             trail.destination = Some(destination);
             let (status, error) = (limited.reason.status(), limited.reason.name());
-            record_own(worker, None, trail, (Some(status), Some(error)));
-            let (mut head, body) = own(status, error, "");
+            let (mut head, body) = own_to(&trail, own(status, error, ""), None);
+            record_own(worker, None, trail, (Some(head.status), Some(error)));
             if let Some(seconds) = limited.retry_after_seconds() {
                 head.fields.append(b"retry-after", seconds.to_string().as_bytes());
             }
@@ -514,32 +513,25 @@ pub(crate) fn record_own(
     worker.record(trail);
 }
 
-/// Responds to a gRPC call without a response within its time. Its status is 200, but it counts as 504 in metrics.
-fn respond_after_deadline(
-    worker: &Worker,
-    upstream: &Upstream,
-    trail: Box<Trail>,
-) -> ProxyResponse {
-    let counted = ResponseClass::Status(StatusCode::GATEWAY_TIMEOUT);
-    upstream.record_end(&trail, counted, worker.shared.process_state.clock.now());
-    let error = root::name(RequestFailure::TimedOut);
-    record_own(worker, None, trail, (Some(StatusCode::OK), Some(error)));
-    grpc_deadline::response(error)
-}
-
+/// A request to which the proxy responds itself counts by the status of HTTP, also if the client gets one of gRPC.
 fn respond_without_replica(
     worker: &Worker,
     upstream: &Upstream,
-    why: NoResponse,
+    (why, has_deadline): (NoResponse, bool),
     trail: Box<Trail>,
 ) -> ProxyResponse {
     let (status, error) = status_without_replica(why);
     let is_full = why == NoResponse::UpstreamFull;
     let leaf_header = if trail.is_at_leaf { leaf_header(why) } else { None };
-    // The upstream does not count a rejected request.
-    let upstream = Some(upstream).filter(|_| !is_full);
-    record_own(worker, upstream, trail, (Some(status), Some(error)));
-    let (mut head, body) = own(status, error, "");
+    if !is_full {
+        // The upstream does not count a rejected request.
+        let now = worker.shared.process_state.clock.now();
+        upstream.record_end(&trail, ResponseClass::Status(status), now);
+    }
+    let is_late = has_deadline && status == StatusCode::GATEWAY_TIMEOUT;
+    let grpc_status = is_late.then_some(grpc_call::Status::DeadlineExceeded);
+    let (mut head, body) = own_to(&trail, own(status, error, ""), grpc_status);
+    record_own(worker, None, trail, (Some(head.status), Some(error)));
     if is_full {
         // The smallest time: a request in flight may end at any moment.
         head.fields.append(b"retry-after", b"1");
@@ -584,17 +576,4 @@ pub(crate) const fn status_without_replica(why: NoResponse) -> (StatusCode, &'st
             (status, root::name(why))
         }
     }
-}
-
-/// A response of the proxy itself: a line of text, and the constant name of the error in a header.
-pub(crate) fn own(status: StatusCode, error: &'static str, why: &str) -> ProxyResponse {
-    let separator = if why.is_empty() { "" } else { ": " };
-    let text = format!("curtail: {error}{separator}{why}\n");
-    let mut head = ResponseHead::new(status);
-    head.fields.push(Known::CurtailError, error.as_bytes());
-    (head, RelayedBody::Whole(Bytes::from(text)))
-}
-
-fn empty(status: StatusCode) -> ProxyResponse {
-    (ResponseHead::new(status), RelayedBody::Whole(Bytes::new()))
 }

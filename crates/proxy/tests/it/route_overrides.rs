@@ -4,7 +4,7 @@ use crate::body;
 use crate::client::{Client, FullResponse};
 use crate::deadline::run;
 use crate::proxy::{Proxy, Setup};
-use crate::raw_replica::RawReplica;
+use crate::raw_replica::{RawReplica, Refusing};
 use crate::replica::{Replica, Speaks, ok, status};
 use crate::wire::Wire;
 use http::{HeaderValue, Request, Response, StatusCode, Version};
@@ -138,7 +138,32 @@ fn a_call_ends_at_the_deadline_of_its_client() {
         assert_eq!(response.get("grpc-status"), Some("4"));
         for (key, timeout) in [("grpc_timeout: true, ", "1h"), ("", "1m")] {
             let response = call(&by_route(key), Version::HTTP_2, timeout).await;
-            assert_eq!((response.status.as_u16(), response.error()), (504, Some("timed_out")));
+            assert_eq!(
+                (response.get("grpc-status"), response.error()),
+                (Some("14"), Some("timed_out"))
+            );
         }
+    });
+}
+
+#[test]
+fn a_grpc_call_gets_errors_of_the_proxy_as_statuses_of_grpc_and_other_requests_do_not() {
+    run(async {
+        let refusing = Refusing::new();
+        let proxy = Setup::before(&[refusing.address()])
+            .upstream("connect: {protocol: http2}\nretry: false")
+            .start();
+        for version in [Version::HTTP_2, Version::HTTP_11] {
+            let response = call(&proxy, version, "1H").await;
+            assert_eq!(response.status, StatusCode::OK);
+            assert_eq!(response.get("grpc-status"), Some("14"));
+            assert_eq!(response.get("grpc-message"), Some("curtail: not_sent"));
+            assert_eq!((response.error(), response.body.len()), (Some("not_sent"), 0));
+            let mut client = Client::connect(proxy.address(), version).await;
+            let response = client.get("/pkg.Service/Method").await;
+            assert_eq!((response.status.as_u16(), response.get("grpc-status")), (503, None));
+        }
+        let metrics = proxy.metrics().await;
+        assert_eq!(metrics.sum("curtail_requests_total", &[("status", "5xx")]), 4, "{metrics}");
     });
 }

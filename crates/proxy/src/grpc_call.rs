@@ -1,0 +1,145 @@
+//! gRPC calls: their deadline (the header `grpc-timeout`), and the errors of the proxy as statuses of gRPC.
+//!
+//! **Source**: "gRPC over HTTP2", in the repository of gRPC: `Timeout`, and `Trailers-Only`; "HTTP to gRPC Status Code
+//! Mapping", ibid.
+
+use crate::request::ProxyResponse;
+use crate::response::RelayedBody;
+use bytes::Bytes;
+use curtail_http::grpc;
+use curtail_http::head::{Fields, Known};
+use curtail_units::Duration;
+use http::StatusCode;
+
+/// A status of gRPC.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Status {
+    Unknown,
+    DeadlineExceeded,
+    PermissionDenied,
+    Unimplemented,
+    Internal,
+    Unavailable,
+    Unauthenticated,
+}
+
+impl Status {
+    /// The status that a client takes a response of HTTP for.
+    const fn of(status: StatusCode) -> Self {
+        match status {
+            StatusCode::BAD_REQUEST => Self::Internal,
+            StatusCode::UNAUTHORIZED => Self::Unauthenticated,
+            StatusCode::FORBIDDEN => Self::PermissionDenied,
+            StatusCode::NOT_FOUND => Self::Unimplemented,
+            StatusCode::TOO_MANY_REQUESTS
+            | StatusCode::BAD_GATEWAY
+            | StatusCode::SERVICE_UNAVAILABLE
+            | StatusCode::GATEWAY_TIMEOUT => Self::Unavailable,
+            _ => Self::Unknown,
+        }
+    }
+
+    const fn code(self) -> &'static [u8] {
+        match self {
+            Self::Unknown => b"2",
+            Self::DeadlineExceeded => b"4",
+            Self::PermissionDenied => b"7",
+            Self::Unimplemented => b"12",
+            Self::Internal => b"13",
+            Self::Unavailable => b"14",
+            Self::Unauthenticated => b"16",
+        }
+    }
+}
+
+fn all<'f>(fields: &'f Fields, name: &'static [u8]) -> impl Iterator<Item = &'f [u8]> {
+    fields.iter().filter(move |(_, field, _)| *field == name).map(|(.., value)| value)
+}
+
+/// Whether a request with these headers is a gRPC call. gRPC-Web is not: it has its status in the body.
+fn is_call(fields: &Fields) -> bool {
+    let kind = all(fields, b"content-type").next();
+    let kind = kind.and_then(|kind| kind.strip_prefix(b"application/grpc"));
+    kind.is_some_and(|kind| matches!(kind.first(), None | Some(b'+' | b';')))
+}
+
+/// Returns the deadline of a gRPC call; [`None`] for other requests, and without exactly one valid `grpc-timeout`.
+pub(crate) fn deadline(fields: &Fields) -> Option<Duration> {
+    let mut timeouts = all(fields, b"grpc-timeout");
+    let timeout = timeouts.next().filter(|_| is_call(fields))?;
+    timeouts.next().is_none().then(|| grpc::parse_timeout(timeout))?
+}
+
+/// Makes an error of the proxy a status of gRPC if `fields`, those of the request, are of a call. The response then is
+/// `Trailers-Only`: the headers have the status. `status`: absent, it follows from the status of HTTP.
+pub(crate) fn translate(
+    fields: &Fields,
+    (mut head, body): ProxyResponse,
+    status: Option<Status>,
+) -> ProxyResponse {
+    let RelayedBody::Whole(text) = &body else { return (head, body) };
+    if !is_call(fields) {
+        return (head, body);
+    }
+    let status = status.unwrap_or_else(|| Status::of(head.status));
+    head.status = StatusCode::OK;
+    head.fields.append(b"content-type", b"application/grpc");
+    head.fields.push(Known::GrpcStatus, status.code());
+    let message = grpc::encode_message(&String::from_utf8_lossy(text.trim_ascii()));
+    head.fields.append(b"grpc-message", message.as_bytes());
+    (head, RelayedBody::Whole(Bytes::new()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Status, deadline};
+    use curtail_http::head::Fields;
+    use curtail_units::Duration;
+    use http::StatusCode;
+
+    #[test]
+    fn a_status_of_http_is_that_of_grpc_which_clients_take_it_for() {
+        for (status, code) in [
+            (400, "13"),
+            (401, "16"),
+            (403, "7"),
+            (404, "12"),
+            (429, "14"),
+            (502, "14"),
+            (503, "14"),
+            (504, "14"),
+            (408, "2"),
+            (500, "2"),
+        ] {
+            let of_http = StatusCode::from_u16(status).expect("a status");
+            assert_eq!(Status::of(of_http).code(), code.as_bytes(), "{status}");
+        }
+    }
+
+    #[test]
+    fn a_grpc_call_with_one_timeout_has_a_deadline() {
+        let second = Some(Duration::from_secs(1));
+        for (fields, expected) in [
+            (&[("content-type", "application/grpc"), ("grpc-timeout", "1S")][..], second),
+            (&[("grpc-timeout", "1S"), ("content-type", "application/grpc+proto")], second),
+            (&[("grpc-timeout", "1S"), ("content-type", "application/grpc;a=b")], second),
+            (&[("grpc-timeout", "1S"), ("content-type", "application/grpc-web")], None),
+            (&[("grpc-timeout", "1S"), ("content-type", "text/plain")], None),
+            (&[("grpc-timeout", "1S")], None),
+            (&[("content-type", "application/grpc")], None),
+            (&[("content-type", "application/grpc"), ("grpc-timeout", "1s")], None),
+            (
+                &[
+                    ("content-type", "application/grpc"),
+                    ("grpc-timeout", "1S"),
+                    ("grpc-timeout", "1S"),
+                ],
+                None,
+            ),
+        ] {
+            let mut head = Fields::default();
+            fields.iter().for_each(|(name, value)| head.append(name.as_bytes(), value.as_bytes()));
+            assert_eq!(deadline(&head), expected, "{fields:?}");
+        }
+    }
+}
