@@ -59,7 +59,7 @@ fn poll_next(
 
 async fn exchange(
     connection: &mut ClientConnection,
-    request: OutboundRequest,
+    request: Box<OutboundRequest>,
     check: &mut ResponseCheck<'_>,
 ) -> Result<(), RequestFailure> {
     let head = connection.send(request).await.map_err(failed)?;
@@ -82,7 +82,7 @@ fn outbound_request(
     task: &ConnectionTask,
     due: DueRequest,
     fixed_heads: &mut [Option<Arc<RequestHead>>],
-) -> Result<OutboundRequest, RequestFailure> {
+) -> Result<Box<OutboundRequest>, RequestFailure> {
     let load = &task.worker.load;
     let (request, values) = (load.workload.request(due.choice), load.workload.values(due.choice));
     let nth = load.workload.request_of(due.choice);

@@ -14,6 +14,9 @@ pub const HOP_BY_HOP: u32 = Known::Connection.bit()
 
 /// Returns the names of the fields that `connection` names, in their original case. Nearly always there are none.
 pub(crate) fn named_by_connection(fields: &Fields) -> Vec<Vec<u8>> {
+    if !fields.has(Known::Connection) {
+        return Vec::new();
+    }
     let is_field = |word: &&[u8]| {
         // `connection` must not remove the host or the framing of the message.
         ![&b"keep-alive"[..], b"close", b"host", b"content-length", b"transfer-encoding"]

@@ -12,8 +12,8 @@ mod known;
 mod target;
 
 pub use fault::Fault;
-pub(crate) use fields::add_to_map;
 pub use fields::{Fields, RepeatedField};
+pub(crate) use fields::{add_to_map, write_field};
 pub use host::is_host;
 pub use known::Known;
 pub(crate) use target::TARGET_BYTES_MAX;

@@ -1,5 +1,7 @@
 //! A request to a server: a head that several requests may share, and the request's own fields.
 //!
+//! It is boxed, because it moves through the futures of an attempt, each of which would have room for it.
+//!
 //! HTTP/1.1 writes both without merging them ([`crate::http1`]). HTTP/2 needs one map of both.
 
 use crate::head::{self, Fields, Known, RequestHead, Target};
@@ -34,13 +36,14 @@ pub struct OutboundRequest {
 impl OutboundRequest {
     /// Creates a request with this head and without own fields.
     #[must_use]
-    pub const fn new(head: Arc<RequestHead>, body: OutboundBody) -> Self {
-        Self { head, body, interim: None, traceparent: None, others: Vec::new(), own: 0 }
+    pub fn new(head: Arc<RequestHead>, body: OutboundBody) -> Box<Self> {
+        let (interim, traceparent, others, own) = (None, None, Vec::new(), 0);
+        Box::new(Self { head, body, interim, traceparent, others, own })
     }
 
     /// Creates a `GET` without a body.
     #[must_use]
-    pub fn get(path: &str, authority: &str) -> Self {
+    pub fn get(path: &str, authority: &str) -> Box<Self> {
         let mut fields = Fields::default();
         fields.push(Known::Host, authority.as_bytes());
         let (method, target) = (Method::GET, Target::own(path));
@@ -69,16 +72,25 @@ impl OutboundRequest {
         self.own & known.bit() != 0 || self.head.fields.has(known)
     }
 
+    /// The bits of the own fields, which replace fields of the same name in the head.
+    pub(crate) const fn own(&self) -> u32 {
+        self.own
+    }
+
     /// Returns all fields that are sent: the known name, the name and the value.
     pub fn fields(&self) -> impl Iterator<Item = (Known, &[u8], &[u8])> {
         let is_shared = |(known, ..): &(Known, &[u8], &[u8])| self.own & known.bit() == 0;
-        let shared = self.head.fields.iter().filter(is_shared);
+        self.head.fields.iter().filter(is_shared).chain(self.own_fields())
+    }
+
+    /// Returns the own fields.
+    pub(crate) fn own_fields(&self) -> impl Iterator<Item = (Known, &[u8], &[u8])> {
         let traceparent = self.traceparent.iter().map(|traceparent| {
             (Known::Traceparent, Known::Traceparent.name().as_bytes(), &traceparent[..])
         });
         let others = self.others.iter();
         let others = others.map(|(known, value)| (*known, known.name().as_bytes(), &**value));
-        shared.chain(traceparent).chain(others)
+        traceparent.chain(others)
     }
 
     /// Converts the request to a request with one map of fields.

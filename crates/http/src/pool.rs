@@ -269,7 +269,7 @@ impl Pool {
     /// [`ExchangeError`], which states whether the server can have executed the request.
     pub async fn exchange(
         self: &Arc<Self>,
-        mut request: OutboundRequest,
+        mut request: Box<OutboundRequest>,
         clock: &Clock,
         fresh: bool,
     ) -> Result<PoolResponse, ExchangeError> {
@@ -344,7 +344,7 @@ impl Pool {
     async fn exchange_http1(
         &self,
         (lease, phases): (Http1Lease, Option<ConnectPhases>),
-        request: OutboundRequest,
+        request: Box<OutboundRequest>,
         clock: &Clock,
     ) -> Result<PoolResponse, ExchangeError> {
         let response = self.http1.exchange(lease, request, clock).await;

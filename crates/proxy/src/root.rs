@@ -126,6 +126,8 @@ pub(crate) async fn exchange(
         replay_lost: false,
     }));
     let mut ended = exchange.get().carry_out(now, &mut effects);
+    // The next event has the memory.
+    exchange.get().effects = effects;
     let ended = std::future::poll_fn(|cx| match ended.take() {
         Some(ended) => Poll::Ready(ended),
         None => exchange.get().poll(cx),
@@ -495,7 +497,7 @@ impl Exchange {
     fn attempt_future(
         &self,
         replica: &Replica,
-        request: OutboundRequest,
+        request: Box<OutboundRequest>,
         fresh: bool,
     ) -> AttemptFuture {
         let pool = replica.pool_for(self.worker.index, self.trail.client.addresses);
@@ -538,7 +540,7 @@ impl Outgoing {
         context: &TraceContext,
         span_id: trace_context::SpanId,
         class: Class,
-    ) -> OutboundRequest {
+    ) -> Box<OutboundRequest> {
         let body = match &self.body {
             None => OutboundBody::Empty,
             Some(replay) => OutboundBody::Replay(replay.reader()),

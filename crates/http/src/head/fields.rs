@@ -1,4 +1,4 @@
-//! The fields of a head, stored as the received text.
+//! The fields of a head, stored as the lines of HTTP/1.1, so that lines that follow each other are sent with one copy.
 
 use super::Known;
 use http::{HeaderMap, HeaderName, HeaderValue};
@@ -7,10 +7,14 @@ use http::{HeaderMap, HeaderName, HeaderValue};
 const ADDED_BYTES: usize = 96;
 const ADDED_LINES: usize = 4;
 
+/// What stands between name and value, and after the value, of a line that is sent.
+const SEPARATOR: &[u8] = b": ";
+const END: &[u8] = b"\r\n";
+
 /// The fields of a head, in order.
 #[derive(Clone, Default)]
 pub struct Fields {
-    /// Names in lower case, and values; all other bytes are ignored.
+    /// The lines, whose names are in lower case, among bytes of no meaning.
     text: Vec<u8>,
     lines: Vec<Line>,
     /// The bits ([`Known::bit`]) of the present fields.
@@ -23,6 +27,8 @@ struct Line {
     known: Known,
     name: Part,
     value: Part,
+    /// Whether the line stands in the text as it is sent. A client may have added or omitted whitespace.
+    is_whole: bool,
 }
 
 #[derive(Clone, Copy)]
@@ -35,6 +41,10 @@ impl Part {
     fn new(from: usize, len: usize) -> Self {
         let short = |number| u32::try_from(number).expect("a head is shorter than 4 GiB");
         Self { from: short(from), len: short(len) }
+    }
+
+    const fn end(self) -> usize {
+        self.from as usize + self.len as usize
     }
 
     fn of(self, text: &[u8]) -> &[u8] {
@@ -64,7 +74,8 @@ impl Fields {
             small.make_ascii_lowercase();
             let known = Known::of(small);
             present |= known.bit();
-            lines.push(Line { known, name, value });
+            let is_whole = is_whole(head, name, value);
+            lines.push(Line { known, name, value, is_whole });
         }
         Self { text, lines, present }
     }
@@ -87,7 +98,10 @@ impl Fields {
 
     /// Creates the fields of a map, without whitespace around values.
     fn from_map(map: &HeaderMap) -> Self {
-        let bytes: usize = map.iter().map(|(name, value)| name.as_str().len() + value.len()).sum();
+        let line_bytes = |(name, value): (&HeaderName, &HeaderValue)| {
+            name.as_str().len() + SEPARATOR.len() + value.len() + END.len()
+        };
+        let bytes: usize = map.iter().map(line_bytes).sum();
         let mut fields = Self {
             text: Vec::with_capacity(bytes + ADDED_BYTES),
             lines: Vec::with_capacity(map.len() + ADDED_LINES),
@@ -132,7 +146,9 @@ impl Fields {
     #[must_use]
     #[inline]
     pub fn lists(&self, known: Known, word: &str) -> bool {
-        self.words(known).any(|listed| listed.eq_ignore_ascii_case(word.as_bytes()))
+        let is_word = |listed: &[u8]| listed.trim_ascii().eq_ignore_ascii_case(word.as_bytes());
+        let mut values = self.all(known);
+        self.has(known) && values.any(|value| value.split(|byte| *byte == b',').any(is_word))
     }
 
     /// Returns the words of a field that is a list.
@@ -154,12 +170,11 @@ impl Fields {
 
     fn push_line(&mut self, known: Known, name: &[u8], value: &[u8]) {
         let name_from = self.text.len();
-        self.text.extend_from_slice(name);
-        let value_from = self.text.len();
-        self.text.extend_from_slice(value);
+        let value_from = name_from + name.len() + SEPARATOR.len();
+        write_field(&mut self.text, name, value);
         let name = Part::new(name_from, name.len());
         let value = Part::new(value_from, value.len());
-        self.lines.push(Line { known, name, value });
+        self.lines.push(Line { known, name, value, is_whole: true });
         self.present |= known.bit();
     }
 
@@ -248,16 +263,52 @@ impl Fields {
         self.lines.iter().map(move |line| (line.known, line.name.of(text), line.value.of(text)))
     }
 
+    /// Writes all fields except those whose bits are in `excluded`, as the lines of HTTP/1.1.
+    pub(crate) fn write(&self, buffer: &mut Vec<u8>, excluded: u32) {
+        // Lines that follow each other in the text.
+        let (mut from, mut to) = (0, 0);
+        for line in self.lines.iter().filter(|line| line.known.bit() & excluded == 0) {
+            if line.is_whole && line.name.from as usize == to {
+                to = line.value.end() + END.len();
+                continue;
+            }
+            buffer.extend_from_slice(&self.text[from..to]);
+            (from, to) = (line.name.from as usize, line.value.end() + END.len());
+            if !line.is_whole {
+                write_field(buffer, line.name.of(&self.text), line.value.of(&self.text));
+                from = to;
+            }
+        }
+        buffer.extend_from_slice(&self.text[from..to]);
+    }
+
     #[inline]
     pub(crate) const fn len(&self) -> usize {
         self.lines.len()
     }
 }
 
+/// Appends a field as a line of HTTP/1.1.
+pub(crate) fn write_field(buffer: &mut Vec<u8>, name: &[u8], value: &[u8]) {
+    buffer.reserve(name.len() + SEPARATOR.len() + value.len() + END.len());
+    for part in [name, SEPARATOR, value, END] {
+        buffer.extend_from_slice(part);
+    }
+}
+
+/// Whether a field stands in `head` as it is sent, but for the case of its name.
+fn is_whole(head: &[u8], name: Part, value: Part) -> bool {
+    head.get(name.end()..value.from as usize) == Some(SEPARATOR)
+        && head[value.end()..].starts_with(END)
+}
+
+/// Returns the number that a value is, without a sign.
 fn length(value: &[u8]) -> Option<u64> {
-    // `parse` would accept a sign.
-    let is_number = value.iter().all(u8::is_ascii_digit);
-    std::str::from_utf8(value).ok().filter(|_| is_number)?.parse().ok()
+    let add = |length: u64, byte: &u8| {
+        let digit = byte.is_ascii_digit().then(|| u64::from(byte - b'0'))?;
+        length.checked_mul(10)?.checked_add(digit)
+    };
+    if value.is_empty() { None } else { value.iter().try_fold(0, add) }
 }
 
 /// Adds a field to a map. This succeeds, because the field was parsed or is our own.

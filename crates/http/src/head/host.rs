@@ -60,9 +60,11 @@ pub fn is_host(text: &[u8]) -> bool {
         [] => true,
         [b':'] => true,
         [b':', port @ ..] => {
-            let is_number = port.iter().all(u8::is_ascii_digit);
-            let port = std::str::from_utf8(port).ok().filter(|_| is_number);
-            port.is_some_and(|port| port.parse::<u16>().is_ok())
+            let add = |port: u16, byte: &u8| {
+                let digit = byte.is_ascii_digit().then(|| u16::from(byte - b'0'))?;
+                port.checked_mul(10)?.checked_add(digit)
+            };
+            port.iter().try_fold(0, add).is_some()
         }
         _ => false,
     }

@@ -3,7 +3,8 @@
 //! **Limits**: the line before a chunk has at most [`SIZE_LINE_BYTES_MAX`], including its end. Extensions are ignored.
 
 use super::Error;
-use super::fields::{take_trailers, write_field};
+use super::fields::take_trailers;
+use crate::head::write_field;
 use crate::trailers;
 use bytes::{Buf, Bytes, BytesMut};
 use http::HeaderMap;

@@ -78,7 +78,7 @@ impl ClientConnection {
     ///
     /// # Errors
     /// Any error of the connection; [`Error::Unwritten`] if the server cannot have read any part of the request.
-    pub async fn send(&mut self, mut request: OutboundRequest) -> Result<ResponseHead, Error> {
+    pub async fn send(&mut self, mut request: Box<OutboundRequest>) -> Result<ResponseHead, Error> {
         let is_head = request.head.method == http::Method::HEAD;
         let interim = request.interim.take();
         self.sending.begin(request);

@@ -1,7 +1,7 @@
 //! The fields of heads and trailers: a line for each field, then an empty line.
 
 use super::Error;
-use crate::head::Known;
+use crate::head::write_field;
 use bytes::{Bytes, BytesMut};
 use http::{HeaderMap, HeaderName, HeaderValue};
 
@@ -12,26 +12,6 @@ pub(crate) const HEAD_BYTES_MAX: usize = 64 << 10;
 pub(super) const FIELDS_MAX: usize = 128;
 
 pub(super) const TOO_LONG: Error = Error::Malformed("its head is too long");
-
-pub(super) fn write_field(buffer: &mut Vec<u8>, name: &[u8], value: &[u8]) {
-    buffer.reserve(name.len() + value.len() + 4);
-    for part in [name, b": ", value, b"\r\n"] {
-        buffer.extend_from_slice(part);
-    }
-}
-
-/// Writes all fields except those whose bits are in `excluded`.
-pub(super) fn write_fields<'a>(
-    buffer: &mut Vec<u8>,
-    fields: impl Iterator<Item = (Known, &'a [u8], &'a [u8])>,
-    excluded: u32,
-) {
-    for (known, name, value) in fields {
-        if known.bit() & excluded == 0 {
-            write_field(buffer, name, value);
-        }
-    }
-}
 
 pub(super) fn write_length(buffer: &mut Vec<u8>, bytes: u64) {
     write_field(buffer, b"content-length", itoa::Buffer::new().format(bytes).as_bytes());

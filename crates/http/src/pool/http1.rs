@@ -124,7 +124,7 @@ impl Http1Transport {
     pub(super) async fn exchange(
         self: &Arc<Self>,
         mut lease: Http1Lease,
-        request: OutboundRequest,
+        request: Box<OutboundRequest>,
         clock: &Clock,
     ) -> Result<(ResponseHead, ResponseBody), ResponseError> {
         // If the server closes a reused connection after it has accepted the first byte, it may have executed the request.

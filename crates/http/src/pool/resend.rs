@@ -41,7 +41,7 @@ impl Pool {
     pub(super) async fn exchange_http2(
         self: &Arc<Self>,
         (mut lease, mut phases): (Http2Lease, Option<ConnectPhases>),
-        mut request: OutboundRequest,
+        mut request: Box<OutboundRequest>,
         clock: &Clock,
     ) -> Result<PoolResponse, ExchangeError> {
         let mut resends = Resends::default();

@@ -25,14 +25,14 @@ use std::sync::Arc;
 pub(super) enum UpgradeAttempt {
     Response(PoolResponse),
     /// The server knows no such upgrade; nothing was sent.
-    Unsent(OutboundRequest),
+    Unsent(Box<OutboundRequest>),
 }
 
 impl Pool {
     /// Sends a request for an upgrade, if the server may know the upgrade.
     pub(super) async fn exchange_upgrade(
         self: &Arc<Self>,
-        mut request: OutboundRequest,
+        mut request: Box<OutboundRequest>,
         clock: &Clock,
     ) -> Result<UpgradeAttempt, ExchangeError> {
         if let Some(accept) = websocket::handshake_key(&request).map(websocket::derive_accept)
@@ -106,7 +106,7 @@ impl Pool {
     /// HTTP/1.1 in the TLS handshake.
     async fn exchange_over_own(
         &self,
-        request: OutboundRequest,
+        request: Box<OutboundRequest>,
         clock: &Clock,
     ) -> Result<UpgradeAttempt, ExchangeError> {
         // The key of an HTTP/2 client's handshake is the proxy's own. A client of HTTP/1.1 checks the response itself.

@@ -70,3 +70,35 @@ fn a_repeated_field_has_no_sole_value() {
     assert_eq!(fields.sole(b"x-c"), Ok(Some(&b"3, 4"[..])));
     assert_eq!(fields.sole(b"x-d"), Ok(None));
 }
+
+#[test]
+fn lines_are_sent_in_one_form_in_whatever_form_they_came() {
+    let received =
+        "A: 1\r\nb:2\r\nHost: h \r\nte:\r\nc:  3\r\nexpect: \r\nD: 4\r\nupgrade: u\r\ne: 5\r\n\r\n";
+    let mut fields = read(received);
+    fields.push(Known::CurtailClass, b"");
+    fields.append(b"f", b"6");
+    let written = |excluded| {
+        let mut buffer = b"start\r\n".to_vec();
+        fields.write(&mut buffer, excluded);
+        String::from_utf8(buffer).expect("text")
+    };
+    let line = |(name, value)| format!("{name}: {value}\r\n");
+    let expected = |excluded: u32| {
+        let kept = fields.iter().filter(|(known, ..)| known.bit() & excluded == 0);
+        let text = |bytes| std::str::from_utf8(bytes).expect("text");
+        kept.fold("start\r\n".to_owned(), |lines, (_, name, value)| {
+            lines + &line((text(name), text(value)))
+        })
+    };
+    assert_eq!(
+        written(0),
+        "start\r\na: 1\r\nb: 2\r\nhost: h\r\nte: \r\nc: 3\r\nexpect: \r\nd: 4\r\nupgrade: u\r\ne: 5\r\ncurtail-class: \r\nf: 6\r\n"
+    );
+    let bits = [Known::Other, Known::Host, Known::Te, Known::Expect, Known::Upgrade];
+    for chosen in 0_u32..32 {
+        let chosen = bits.iter().enumerate().filter(|(nth, _)| chosen >> nth & 1 == 1);
+        let excluded = chosen.fold(0, |bits, (_, known)| bits | known.bit());
+        assert_eq!(written(excluded), expected(excluded), "{excluded:b}");
+    }
+}

@@ -1,9 +1,9 @@
 //! The request that is being sent to a server.
 
 use super::super::Error;
-use super::super::fields::{write_field, write_fields, write_length};
+use super::super::fields::write_length;
 use super::super::outbound::{Length, Outbound};
-use crate::head::Known;
+use crate::head::{Known, write_field};
 use crate::outbound_request::OutboundRequest;
 use crate::replay::OutboundBody;
 use http::Method;
@@ -34,7 +34,7 @@ impl Sending {
         Self { state: WriteState::Done, outbound: Outbound::default(), body: OutboundBody::Empty }
     }
 
-    pub(super) fn begin(&mut self, request: OutboundRequest) {
+    pub(super) fn begin(&mut self, request: Box<OutboundRequest>) {
         let length = match &request.body {
             OutboundBody::Empty => Length::Ended,
             OutboundBody::Full(_) | OutboundBody::Replay(_) => {
@@ -97,7 +97,10 @@ fn write_head(buffer: &mut Vec<u8>, request: &OutboundRequest, length: Length) {
         buffer.extend_from_slice(part.as_bytes());
     }
     let framing = Known::ContentLength.bit() | Known::TransferEncoding.bit();
-    write_fields(buffer, request.fields(), framing);
+    head.fields.write(buffer, request.own() | framing);
+    for (_, name, value) in request.own_fields() {
+        write_field(buffer, name, value);
+    }
     if request.has(Known::Te) && !request.has(Known::Connection) {
         // RFC 9110, section 10.1.4: another proxy must not forward it.
         write_field(buffer, b"connection", b"te");

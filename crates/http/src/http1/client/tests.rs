@@ -24,7 +24,7 @@ async fn connected() -> (ClientConnection, TcpStream) {
     (connection, replica.expect("accepted").0)
 }
 
-fn request(method: http::Method, body: OutboundBody) -> OutboundRequest {
+fn request(method: http::Method, body: OutboundBody) -> Box<OutboundRequest> {
     let mut request = Request::new(());
     *request.method_mut() = method;
     OutboundRequest::new(
@@ -33,7 +33,7 @@ fn request(method: http::Method, body: OutboundBody) -> OutboundRequest {
     )
 }
 
-fn get() -> OutboundRequest {
+fn get() -> Box<OutboundRequest> {
     request(http::Method::GET, OutboundBody::Empty)
 }
 

@@ -1,10 +1,10 @@
 //! The head of a response to a client.
 
-use super::super::fields::{write_field, write_fields, write_length};
+use super::super::fields::write_length;
 use super::super::outbound::Length;
 use super::request::Terms;
 use crate::clock::Clock;
-use crate::head::{Known, ResponseHead};
+use crate::head::{Known, ResponseHead, write_field};
 use http::{StatusCode, Version};
 use http_body::SizeHint;
 use std::cell::RefCell;
@@ -34,7 +34,7 @@ pub(super) fn write_head(
     write_status(buffer, version, head.status);
     // Without a body, a length is that of the body which there would be (RFC 9110, section 8.6).
     let our_own = if length.is_none() { 0 } else { Known::ContentLength.bit() };
-    write_fields(buffer, head.fields.iter(), Known::TransferEncoding.bit() | our_own);
+    head.fields.write(buffer, Known::TransferEncoding.bit() | our_own);
     match length {
         Some(Length::Known(bytes)) => write_length(buffer, bytes),
         Some(Length::Chunked) => write_field(buffer, b"transfer-encoding", b"chunked"),
@@ -63,8 +63,7 @@ fn write_status(buffer: &mut Vec<u8>, version: &str, status: StatusCode) {
 /// Writes an interim response, which never has a body.
 pub(super) fn write_interim(buffer: &mut Vec<u8>, head: &ResponseHead) {
     write_status(buffer, "HTTP/1.1 ", head.status);
-    let framing = Known::ContentLength.bit() | Known::TransferEncoding.bit();
-    write_fields(buffer, head.fields.iter(), framing);
+    head.fields.write(buffer, Known::ContentLength.bit() | Known::TransferEncoding.bit());
     buffer.extend_from_slice(b"\r\n");
 }
 

@@ -67,7 +67,7 @@ fn request(
     method: &'static str,
     uri: &'static str,
     fields: &[(&'static str, &'static str)],
-) -> OutboundRequest {
+) -> Box<OutboundRequest> {
     let mut request = Request::new(());
     *request.method_mut() = method.parse().expect("a method");
     *request.uri_mut() = uri.parse().expect("a target");
@@ -81,7 +81,7 @@ fn request(
 }
 
 /// An attempt that sends this body on.
-fn post(body: &Arc<Replay>) -> OutboundRequest {
+fn post(body: &Arc<Replay>) -> Box<OutboundRequest> {
     let mut request = request("POST", "/", &[]);
     request.body = OutboundBody::Replay(body.reader());
     request
@@ -89,7 +89,7 @@ fn post(body: &Arc<Replay>) -> OutboundRequest {
 
 async fn send(
     sending: &mut Sending,
-    request: OutboundRequest,
+    request: Box<OutboundRequest>,
     stream: &mut Slow,
 ) -> Result<(), Error> {
     sending.begin(request);
@@ -101,7 +101,7 @@ async fn drive(sending: &mut Sending, stream: &mut Slow) -> Result<(), Error> {
 }
 
 /// All that is written of an attempt to a connection that takes N bytes at a time.
-async fn written(request: OutboundRequest, at_once: usize) -> Vec<u8> {
+async fn written(request: Box<OutboundRequest>, at_once: usize) -> Vec<u8> {
     let (mut sending, mut stream) = (Sending::new(), Slow::new(at_once));
     send(&mut sending, request, &mut stream).await.expect("the body is as announced");
     assert!(sending.is_done() && !sending.is_unwritten());
