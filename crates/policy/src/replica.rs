@@ -6,7 +6,9 @@
 //! one of its responses begins, or after [`SUSPECT_AGES`] × the age of the overtaken attempt. This time doubles if
 //! the replica becomes suspect again without a response, up to [`EJECTION_MAX`]. Rules that compare two replicas avoid
 //! suspect ones: a third, suspect replica is chosen only if it costs less than both. They do not avoid suspect replicas if
-//! the weights of the others together are below the largest weight.
+//! the weights of the others together are below the largest weight. They avoid a *full* replica in the same way, because
+//! it has fewer attempts in flight than those that take more: one that has rejected an attempt for lack of room, for
+//! [`FULL`] or until one of its responses begins.
 //!
 //! The driver may check the health of replicas, too: an *unhealthy* one gets no attempts until a check passes.
 //! A replica has a *weight*, relative to those of the others. One that has joined or become healthy is *warming up* for
@@ -37,6 +39,9 @@ const EJECTION_MAX: Duration = Duration::from_secs(10);
 /// stall that has lasted for a time tends to last for several times as long.
 const SUSPECT_AGES: u64 = 8;
 
+/// The time for which a replica is full after it has rejected an attempt.
+const FULL: Duration = Duration::from_ms(100);
+
 /// The part of its weight that a replica gets when it begins to warm up.
 const WARM_UP_MIN: f64 = 0.1;
 
@@ -60,6 +65,7 @@ pub(crate) struct Replica {
     suspect_until: Instant,
     /// The number of times in a row that the replica became suspect.
     suspected: u32,
+    full_until: Instant,
     /// Attempts in flight from this root, and latencies if the replica has no leaf.
     pub(crate) load: LoadTracker,
 }
@@ -110,9 +116,20 @@ impl Replica {
         self.suspect_until.since(now)
     }
 
-    /// Ends the suspicion, because a response has begun.
+    /// Whether the replica has just rejected an attempt for lack of room.
+    fn is_full(&self, now: Instant) -> bool {
+        now < self.full_until
+    }
+
+    /// Whether rules that compare replicas avoid this one: it is suspect or full.
+    fn is_avoided(&self, now: Instant) -> bool {
+        now < self.suspect_until || self.is_full(now)
+    }
+
+    /// Records that a response has begun: the replica is neither suspect nor full any more.
     pub(crate) const fn responded(&mut self) {
         (self.overtaken, self.suspect_until, self.suspected) = (0, Instant::ZERO, 0);
+        self.full_until = Instant::ZERO;
     }
 
     /// Records an attempt that was cancelled at this age because a later attempt at another replica was faster.
@@ -149,8 +166,8 @@ pub(crate) struct Replicas {
     all: ReplicaMap<Replica>,
     /// The lowest number that no replica has had.
     next: ReplicaId,
-    /// No replica is suspect from this instant on.
-    suspect_until: Instant,
+    /// No replica is suspect or full from this instant on.
+    avoided_until: Instant,
     /// The time for which a new or recovered replica warms up; absent: none does.
     slow_start: Option<Duration>,
     /// No replica warms up from this instant on.
@@ -174,7 +191,7 @@ impl Replicas {
         Self {
             all: ReplicaMap::default(),
             next: ReplicaId(0),
-            suspect_until: Instant::ZERO,
+            avoided_until: Instant::ZERO,
             slow_start,
             warm_from: Instant::ZERO,
             weights: Weights::default(),
@@ -309,7 +326,14 @@ impl Replicas {
     pub(crate) fn overtaken(&mut self, id: ReplicaId, now: Instant, age: Duration) {
         let Some(replica) = self.all.get_mut(id) else { return };
         replica.overtaken(now, age);
-        self.suspect_until = self.suspect_until.max(replica.suspect_until);
+        self.avoided_until = self.avoided_until.max(replica.suspect_until);
+    }
+
+    /// Records that a replica has rejected an attempt for lack of room.
+    pub(crate) fn rejected(&mut self, id: ReplicaId, now: Instant) {
+        let Some(replica) = self.all.get_mut(id) else { return };
+        replica.full_until = now + FULL;
+        self.avoided_until = self.avoided_until.max(replica.full_until);
     }
 
     /// Every replica.

@@ -475,6 +475,11 @@ impl Upstream {
         self.replicas.overtaken(sent.replica, now, now.since(sent.at));
     }
 
+    /// Records an attempt that was rejected for lack of room.
+    pub(crate) fn attempt_rejected(&mut self, sent: Sent, now: Instant) {
+        self.replicas.rejected(sent.replica, now);
+    }
+
     pub(crate) fn attempt_failed(&mut self, sent: Sent, now: Instant, reason: EjectionReason) {
         let Some(replica) = self.replicas.get_mut(sent.replica) else { return };
         let was_ejected = replica.is_ejected(now);

@@ -3,6 +3,8 @@
 use curtail_policy::{Load, TieId, TieRole};
 use curtail_units::Duration;
 
+/// The error of a request that the leaf has no room for in its queue.
+pub(crate) const QUEUE_FULL: &str = "queue_full";
 /// `curtail-leaf` of a request that the leaf has no room for; its server has not seen the request.
 pub(crate) const LEAF_REFUSED: &[u8] = b"refused";
 /// `curtail-leaf` of a request that the leaf could not send to its server.

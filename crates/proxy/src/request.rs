@@ -8,7 +8,7 @@ use crate::driver::Upstream;
 use crate::fan_out::{self, FanOut};
 use crate::holdout::{self, Draw};
 use crate::leaf::{Admission, Leaf, LeafPermit, TWIN_STARTED_PATH};
-use crate::leaf_headers::{LEAF_NOT_SENT, LEAF_REFUSED, LEAF_TWIN_STARTED};
+use crate::leaf_headers::{LEAF_NOT_SENT, LEAF_REFUSED, LEAF_TWIN_STARTED, QUEUE_FULL};
 use crate::metrics::{ClientTimeout, ResponseClass};
 use crate::response::{Completion, IdleTimeout, RelayedBody};
 use crate::root::{self, NoResponse, Outgoing};
@@ -154,7 +154,7 @@ async fn admit(
     let permit = match leaf.admit(worker, class, tie).await {
         Admission::Started(permit) => permit,
         Admission::TwinStarted => return Err(queued.reject(LEAF_TWIN_STARTED, "twin_started")),
-        Admission::Refused => return Err(queued.reject(LEAF_REFUSED, "queue_full")),
+        Admission::Refused => return Err(queued.reject(LEAF_REFUSED, QUEUE_FULL)),
     };
     let mut trail = queued.trail.take().expect("it was not rejected");
     trail.leaf_wait = Some(worker.shared.process_state.clock.now().since(trail.started));
@@ -532,7 +532,8 @@ fn respond_without_replica(
     let grpc_status = is_late.then_some(grpc_call::Status::DeadlineExceeded);
     let (mut head, body) = own_to(&trail, own(status, error, ""), grpc_status);
     record_own(worker, None, trail, (Some(head.status), Some(error)));
-    if is_full {
+    let limit = RequestFailure::Failed(Failure::ConnectionLimit);
+    if is_full || why == NoResponse::RequestFailure(limit) {
         // The smallest time: a request in flight may end at any moment.
         head.fields.append(b"retry-after", b"1");
     }

@@ -239,7 +239,8 @@ impl Completion {
         trail.attempt_ended(self.attempt, now, end);
         if let Some(end) = &mut trail.end {
             end.at = now;
-            end.error = error;
+            // Without an error of its own, the end has that of the response.
+            end.error = error.or(end.error);
         }
         self.driver.upstream.record_end(&trail, response, now);
         self.worker.record(trail);

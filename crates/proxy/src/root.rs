@@ -8,7 +8,7 @@ mod straight;
 use crate::client::CLIENT_SLOW;
 use crate::config::FAILED_STATUSES;
 use crate::driver::{Driver, Effects, Upstream, UpstreamFull};
-use crate::leaf_headers::{LEAF_NOT_SENT, LEAF_TWIN_STARTED};
+use crate::leaf_headers::{LEAF_NOT_SENT, LEAF_TWIN_STARTED, QUEUE_FULL};
 use crate::metrics::ResponseClass;
 use crate::replica::Replica;
 use crate::response::{BufferedResponse, WinningResponse, take_small};
@@ -396,7 +396,8 @@ impl Exchange {
             Effect::Respond { attempt } => {
                 let response =
                     self.take_buffered(attempt).ok_or("an attempt won without a response")?;
-                self.note_end(now, Some(response.head.status), None, reason);
+                let error = self.outgoing.error(&response);
+                self.note_end(now, Some(response.head.status), error, reason);
                 *ended = Some(Ok((attempt, response)));
             }
             Effect::Fail { why } => {
@@ -533,6 +534,13 @@ impl Outgoing {
             *status == StatusCode::OK && fields.get(Known::GrpcStatus) == Some(b"14");
         let failed = self.failed_statuses.as_deref().unwrap_or(&FAILED_STATUSES);
         if is_unavailable || failed.contains(status) { Outcome::Bad } else { Outcome::Good }
+    }
+
+    /// The name of the error of a response that stands for all leaves that refused the request.
+    fn error(&self, response: &BufferedResponse) -> Option<&'static str> {
+        let is_full = response.head.fields.get(Known::CurtailError) == Some(QUEUE_FULL.as_bytes());
+        let is_refused = self.outcome(response) == Outcome::Refused;
+        is_refused.then_some(if is_full { QUEUE_FULL } else { Failure::Refused.name() })
     }
 
     fn attempt(

@@ -287,6 +287,22 @@ fn a_suspect_replica_is_chosen_only_if_it_is_less_loaded_than_the_better_of_two(
 }
 
 #[test]
+fn a_full_replica_is_not_chosen_while_another_one_is_not_full() {
+    let mut replicas = Replicas::numbered(3);
+    for id in [1, 2] {
+        replicas.known(ReplicaId(id)).load.arrived();
+    }
+    let chosen = |replicas: &Replicas| counts(&BalanceConfig::LEAST_REQUEST, replicas, 1_000, 41);
+    assert!(chosen(&replicas)[0] > 600, "it has the fewest attempts in flight");
+    replicas.rejected(ReplicaId(0), Instant::ZERO);
+    assert_eq!(chosen(&replicas)[0], 0);
+    replicas.known(ReplicaId(0)).responded();
+    assert!(chosen(&replicas)[0] > 600, "it has room again");
+    (0..3).for_each(|id| replicas.rejected(ReplicaId(id), Instant::ZERO));
+    assert!(chosen(&replicas).iter().all(|count| *count > 0), "some replica when all are full");
+}
+
+#[test]
 fn a_light_replica_does_not_get_the_requests_of_a_suspect_heavy_one() {
     let n = 100_000;
     for (weights, suspect, choices, shares) in [

@@ -427,6 +427,17 @@ fn a_replica_whose_attempt_was_overtaken_is_suspect_if_replicas_are_compared() {
     assert_eq!(requests_each(BalanceConfig::LEAST_REQUEST, hang), [1, 19]);
 }
 
+#[test]
+fn a_replica_that_rejects_attempts_is_full_if_replicas_are_compared() {
+    // All within 100 ms: each request ends before its retry.
+    for failure in [Failure::ConnectionLimit, Failure::Unprocessed] {
+        let reject = |call: &mut RecordedCall| call.failed(0, failure);
+        assert_eq!(requests_each(BalanceConfig::LEAST_REQUEST, reject), [1, 19], "{failure:?}");
+    }
+    let refuse = |call: &mut RecordedCall| call.responded(0, Outcome::Refused);
+    assert_eq!(requests_each(BalanceConfig::LEAST_REQUEST, refuse), [1, 19]);
+}
+
 /// Plays a first replica that hangs.
 fn hang(call: &mut RecordedCall) {
     call.wakes();

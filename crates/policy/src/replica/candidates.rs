@@ -73,14 +73,14 @@ impl<'a> Candidates<'a> {
         Self { side: Some(side), ..self }
     }
 
-    /// Whether near replicas are preferred: for first attempts, while one of them is eligible and not suspect, and carries
+    /// Whether near replicas are preferred: for first attempts, while one of them is eligible, neither suspect nor full, and carries
     /// enough. Further attempts do not stay in a zone that may have failed as a whole.
     pub(crate) fn prefers_near(&self) -> bool {
         let near = self.on(ZoneSide::Near);
         self.replicas.weights.has_far
             && self.exclude.is_empty()
-            && near.eligible_from(ReplicaId(0)).any(|id| !self.is_suspect(id))
-            && near.avoids_suspects()
+            && near.eligible_from(ReplicaId(0)).any(|id| !self.is_avoided(id))
+            && near.avoids()
     }
 
     pub(crate) fn is_far(&self, id: ReplicaId) -> bool {
@@ -165,14 +165,15 @@ impl<'a> Candidates<'a> {
         }
     }
 
-    pub(super) fn is_suspect(&self, id: ReplicaId) -> bool {
-        self.replicas.get(id).is_some_and(|replica| self.now < replica.suspect_until)
+    /// Whether a replica is suspect or full.
+    pub(super) fn is_avoided(&self, id: ReplicaId) -> bool {
+        self.replicas.get(id).is_some_and(|replica| replica.is_avoided(self.now))
     }
 
-    /// Whether draws avoid suspect replicas: while the other eligible ones together have at least the share of the largest.
+    /// Whether draws avoid suspect and full replicas: while the other eligible ones together have at least the share of the largest.
     /// Otherwise a light replica, such as a canary, would get the requests of a heavy one.
-    fn avoids_suspects(&self) -> bool {
-        if !self.is_uneven || self.replicas.suspect_until <= self.now {
+    fn avoids(&self) -> bool {
+        if !self.is_uneven || self.replicas.avoided_until <= self.now {
             return true;
         }
         let eligible = || self.eligible_from(ReplicaId(0));
@@ -182,7 +183,7 @@ impl<'a> Candidates<'a> {
             others += self.share(id);
             others >= 1.0
         };
-        eligible().filter(|id| !self.is_suspect(*id)).any(is_enough)
+        eligible().filter(|id| !self.is_avoided(*id)).any(is_enough)
             || others >= eligible().map(|id| self.share(id)).fold(0.0, f64::max)
     }
 
@@ -212,14 +213,14 @@ impl<'a> Candidates<'a> {
             .or_else(|| self.draw_where(rng, |id| self.is_included(id)))
     }
 
-    /// Two different replicas, suspect only if all are suspect or the others are too light; one if there is no second. The
+    /// Two different replicas, suspect or full only if all are or the others are too light; one if there is no second. The
     /// first is drawn like [`Self::draw`]. The second is drawn uniformly; one with less share than the first is kept only with
     /// the quotient of both shares as its probability. Every pair is then as often drawn in one order as in the other, as by
     /// Metropolis and Hastings: replicas that win half of their comparisons get exactly their shares, and none gets more than
     /// twice its share.
     pub(crate) fn draw_two(&self, rng: &mut Rng) -> Option<(ReplicaId, Option<ReplicaId>)> {
-        let is_trusted = |id| self.is_eligible(id) && !self.is_suspect(id);
-        let trusted = self.avoids_suspects().then(|| self.draw_two_where(rng, is_trusted));
+        let is_trusted = |id| self.is_eligible(id) && !self.is_avoided(id);
+        let trusted = self.avoids().then(|| self.draw_two_where(rng, is_trusted));
         trusted
             .flatten()
             .or_else(|| self.draw_two_where(rng, |id| self.is_eligible(id)))
@@ -227,14 +228,16 @@ impl<'a> Candidates<'a> {
             .or_else(|| Some((self.draw(rng)?, None)))
     }
 
-    /// A replica drawn from all, if it is suspect and eligible, and [`Self::draw_two`] avoids it.
+    /// A replica drawn from all, if it is suspect, not full, and eligible, and [`Self::draw_two`] avoids it.
     pub(crate) fn draw_suspect(&self, rng: &mut Rng) -> Option<ReplicaId> {
-        let has_suspects = self.replicas.suspect_until > self.now && self.len() > 0;
-        if !has_suspects || !self.avoids_suspects() {
+        let has_avoided = self.replicas.avoided_until > self.now && self.len() > 0;
+        if !has_avoided || !self.avoids() {
             return None;
         }
         let id = self.id_at(rng.below(self.len()));
-        (self.is_suspect(id) && self.is_eligible(id) && self.accepts(id, rng)).then_some(id)
+        let is_full = self.replicas.get(id).is_some_and(|replica| replica.is_full(self.now));
+        (self.is_avoided(id) && !is_full && self.is_eligible(id) && self.accepts(id, rng))
+            .then_some(id)
     }
 
     fn draw_two_where(

@@ -75,9 +75,9 @@ fn an_overtaken_attempt_makes_its_replica_suspect_twice_as_long_each_time_until_
             let last = now + expected;
             assert_eq!(replicas.known(ID).suspect_for(last), Duration::ZERO);
             assert!(
-                replicas.candidates(Instant::from_ns(last.as_ns() - 1), None, &[]).is_suspect(ID)
+                replicas.candidates(Instant::from_ns(last.as_ns() - 1), None, &[]).is_avoided(ID)
             );
-            assert!(!replicas.candidates(last, None, &[]).is_suspect(ID));
+            assert!(!replicas.candidates(last, None, &[]).is_avoided(ID));
             assert_eq!(replicas.get(ID).expect("present").in_flight(last), 0);
             now = last;
             expected = (expected + expected).min(EJECTION_MAX);
@@ -85,7 +85,7 @@ fn an_overtaken_attempt_makes_its_replica_suspect_twice_as_long_each_time_until_
         assert_eq!(expected, EJECTION_MAX);
         replicas.overtaken(ID, now, age);
         replicas.known(ID).responded();
-        assert!(!replicas.candidates(now, None, &[]).is_suspect(ID));
+        assert!(!replicas.candidates(now, None, &[]).is_avoided(ID));
         assert_eq!(replicas.get(ID).expect("present").in_flight(now), 0);
     }
 }

@@ -276,6 +276,7 @@ fn limits_of_connections_eject_no_replica() {
                 let rejected = client.get("/").await;
                 let found = (rejected.status.as_u16(), rejected.error());
                 assert_eq!(found, (503, Some("connection_limit")), "{}", limited.connect);
+                assert_eq!(rejected.get("retry-after"), Some("1"));
             }
             let closed = json!({ "state": "closed", "failures": 0, "open_for_ms": 0.0 });
             assert_eq!(upstream_state(&proxy).await["replicas"][0]["circuit"], closed);

@@ -137,19 +137,27 @@ fn what_one_leaf_refuses_another_takes() {
 }
 
 #[test]
-fn when_every_leaf_refuses_the_client_is_draining_why() {
+fn when_every_leaf_refuses_the_client_and_the_access_log_learn_why() {
     run(async {
         let (a, b) = (
             Gated::start("a", ", queue_len_max: 0").await,
             Gated::start("b", ", queue_len_max: 0").await,
         );
         let _busy = (a.keep_busy().await, b.keep_busy().await);
-        let root = Setup::before(&[a.address(), b.address()])
-            .upstream("hedge: false\nretry: {backoff: 1ms}")
-            .start();
+        let directory = Directory::new();
+        let log = directory.path("access.log");
+        let setup = Setup::before(&[a.address(), b.address()])
+            .upstream("hedge: false\nretry: {backoff: 1ms}");
+        let root = logging(&setup, &log, "").start();
         let response = ask(root.address(), "x", &[]).await.await.expect("no panic");
         assert_eq!(response.status, StatusCode::SERVICE_UNAVAILABLE);
         assert_eq!((response.error(), response.get("curtail-leaf")), (Some("queue_full"), None));
+        let line = &lines_after(&root, 1, &log).await[0];
+        assert_eq!(
+            (&line["status"], &line["error"]),
+            (&json!(503), &json!("queue_full")),
+            "{line}"
+        );
     });
 }
 
