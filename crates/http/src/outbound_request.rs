@@ -1,6 +1,6 @@
 //! A request to a server: a head that several requests may share, and the request's own fields.
 //!
-//! It is boxed, because it moves through the futures of an attempt, each of which would have room for it.
+//! It is boxed, so that the futures of an attempt, which hand it on, need not hold it one after the other.
 //!
 //! HTTP/1.1 writes both without merging them ([`crate::http1`]). HTTP/2 needs one map of both.
 

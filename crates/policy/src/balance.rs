@@ -123,7 +123,7 @@ impl Display for BalanceConfig {
 #[serde(rename_all = "snake_case")]
 #[expect(missing_docs, reason = "a variant explains its fields")]
 pub enum Choice {
-    /// There was no other replica.
+    /// There was no other replica to compare: the others were ejected, unhealthy, excluded, suspect or full.
     Only,
     /// The replica's turn had come.
     Turn,

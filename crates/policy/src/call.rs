@@ -181,7 +181,6 @@ impl Call {
             }
             Outcome::Refused => {
                 self.attempts.get_mut(id).state = AttemptState::Kept;
-                upstream.attempt_rejected(sent, now);
                 upstream.attempt_ended(sent);
                 self.lost(upstream, now, Failure::Refused);
             }
@@ -201,7 +200,7 @@ impl Call {
         }
         if let Some(reason) = EjectionReason::of(failure) {
             upstream.attempt_failed(sent, now, reason);
-        } else if matches!(failure, Failure::ConnectionLimit | Failure::Unprocessed) {
+        } else if failure == Failure::ConnectionLimit {
             upstream.attempt_rejected(sent, now);
         }
         upstream.attempt_ended(sent);

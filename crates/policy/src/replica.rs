@@ -7,8 +7,8 @@
 //! the replica becomes suspect again without a response, up to [`EJECTION_MAX`]. Rules that compare two replicas avoid
 //! suspect ones: a third, suspect replica is chosen only if it costs less than both. They do not avoid suspect replicas if
 //! the weights of the others together are below the largest weight. They avoid a *full* replica in the same way, because
-//! it has fewer attempts in flight than those that take more: one that has rejected an attempt for lack of room, for
-//! [`FULL`] or until one of its responses begins.
+//! it has fewer attempts in flight than those that take more: one whose limit of connections has rejected an attempt, for
+//! [`FULL`] or until one of its responses begins. The limit is that of one worker, and all workers avoid the replica.
 //!
 //! The driver may check the health of replicas, too: an *unhealthy* one gets no attempts until a check passes.
 //! A replica has a *weight*, relative to those of the others. One that has joined or become healthy is *warming up* for
@@ -39,7 +39,7 @@ const EJECTION_MAX: Duration = Duration::from_secs(10);
 /// stall that has lasted for a time tends to last for several times as long.
 const SUSPECT_AGES: u64 = 8;
 
-/// The time for which a replica is full after it has rejected an attempt.
+/// The time for which a replica is full after its limit of connections has rejected an attempt.
 const FULL: Duration = Duration::from_ms(100);
 
 /// The part of its weight that a replica gets when it begins to warm up.
@@ -116,7 +116,12 @@ impl Replica {
         self.suspect_until.since(now)
     }
 
-    /// Whether the replica has just rejected an attempt for lack of room.
+    /// The rest of the time for which the replica is full; zero: it is not.
+    pub(crate) fn full_for(&self, now: Instant) -> Duration {
+        self.full_until.since(now)
+    }
+
+    /// Whether the replica's limit of connections has just rejected an attempt.
     fn is_full(&self, now: Instant) -> bool {
         now < self.full_until
     }
@@ -329,7 +334,7 @@ impl Replicas {
         self.avoided_until = self.avoided_until.max(replica.suspect_until);
     }
 
-    /// Records that a replica has rejected an attempt for lack of room.
+    /// Records that the limit of connections to a replica has rejected an attempt.
     pub(crate) fn rejected(&mut self, id: ReplicaId, now: Instant) {
         let Some(replica) = self.all.get_mut(id) else { return };
         replica.full_until = now + FULL;

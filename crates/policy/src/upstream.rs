@@ -231,6 +231,12 @@ impl Upstream {
         self.replicas.get(replica)?.warm_up_share(now, self.config.slow_start?)
     }
 
+    /// The rest of the time for which `replica` is full, unless a response of it begins before; zero: it is not full.
+    #[must_use]
+    pub fn full_for(&self, replica: ReplicaId, now: Instant) -> Duration {
+        self.replicas.get(replica).map_or(Duration::ZERO, |replica| replica.full_for(now))
+    }
+
     /// The rest of the time for which `replica` is suspect, unless a response of it begins before; zero: it is not suspect.
     #[must_use]
     pub fn suspect_for(&self, replica: ReplicaId, now: Instant) -> Duration {
@@ -475,7 +481,7 @@ impl Upstream {
         self.replicas.overtaken(sent.replica, now, now.since(sent.at));
     }
 
-    /// Records an attempt that was rejected for lack of room.
+    /// Records an attempt that the limit of connections to its replica has rejected.
     pub(crate) fn attempt_rejected(&mut self, sent: Sent, now: Instant) {
         self.replicas.rejected(sent.replica, now);
     }

@@ -162,8 +162,8 @@ fn upstream_snapshot(upstream: &Upstream, quantiles: &[(&str, Quantile)]) -> Ups
         upstream.look(|machine, now| {
             let state = |id| {
                 let in_flight = machine.in_flight(id);
-                let suspect_for = machine.suspect_for(id, now);
-                (in_flight, machine.circuit(id, now), machine.warm_up_share(id, now), suspect_for)
+                let avoided_for = (machine.suspect_for(id, now), machine.full_for(id, now));
+                (in_flight, machine.circuit(id, now), machine.warm_up_share(id, now), avoided_for)
             };
             let states: Vec<_> = members.ids().map(state).collect();
             let latencies = quantiles.iter().map(|(_, q)| machine.latency(now, *q)).collect();
@@ -171,7 +171,7 @@ fn upstream_snapshot(upstream: &Upstream, quantiles: &[(&str, Quantile)]) -> Ups
         });
     let has_checks = upstream.has_health_check();
     let replica = |((id, replica), state): ((_, &Arc<Replica>), _)| {
-        let (in_flight, circuit, warm_up_share, suspect_for) = state;
+        let (in_flight, circuit, warm_up_share, (suspect_for, full_for)) = state;
         let connections = connections(replica);
         let (name, url) = (replica.config.name.clone(), replica.config.server().to_string());
         let health = has_checks.then(|| replica.health.read(upstream.clock.now()));
@@ -188,6 +188,7 @@ fn upstream_snapshot(upstream: &Upstream, quantiles: &[(&str, Quantile)]) -> Ups
             side: present.side,
             warm_up_share,
             suspect_for,
+            full_for,
             connections,
         }
     };
@@ -308,6 +309,8 @@ fn replica_json(replica: &ReplicaSnapshot) -> Value {
         "warm_up_share": replica.warm_up_share,
         "suspect": replica.suspect_for > Duration::ZERO,
         "suspect_for_ms": replica.suspect_for.as_ms_f64(),
+        "full": replica.full_for > Duration::ZERO,
+        "full_for_ms": replica.full_for.as_ms_f64(),
         "idle_connections": replica.connections.idle,
         "limits": {
             "connections": limit_json(replica.connections.counts.connections_full),

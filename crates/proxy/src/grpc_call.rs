@@ -1,38 +1,39 @@
 //! gRPC calls: their deadline (the header `grpc-timeout`), and the errors of the proxy as statuses of gRPC.
 //!
 //! **Source**: "gRPC over HTTP2", in the repository of gRPC: `Timeout`, and `Trailers-Only`; "HTTP to gRPC Status Code
-//! Mapping", ibid.
+//! Mapping", ibid., except 429: a limit of the proxy is no sign of a server that is down.
 
 use crate::request::ProxyResponse;
 use crate::response::RelayedBody;
 use bytes::Bytes;
 use curtail_http::grpc;
-use curtail_http::head::{Fields, Known};
+use curtail_http::head::{Fields, Known, RequestHead};
 use curtail_units::Duration;
-use http::StatusCode;
+use http::{Method, StatusCode};
 
 /// A status of gRPC.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Status {
+pub(crate) enum GrpcStatus {
     Unknown,
     DeadlineExceeded,
     PermissionDenied,
+    ResourceExhausted,
     Unimplemented,
     Internal,
     Unavailable,
     Unauthenticated,
 }
 
-impl Status {
-    /// The status that a client takes a response of HTTP for.
+impl GrpcStatus {
+    /// The status that stands for an error of HTTP.
     const fn of(status: StatusCode) -> Self {
         match status {
             StatusCode::BAD_REQUEST => Self::Internal,
             StatusCode::UNAUTHORIZED => Self::Unauthenticated,
             StatusCode::FORBIDDEN => Self::PermissionDenied,
             StatusCode::NOT_FOUND => Self::Unimplemented,
-            StatusCode::TOO_MANY_REQUESTS
-            | StatusCode::BAD_GATEWAY
+            StatusCode::TOO_MANY_REQUESTS => Self::ResourceExhausted,
+            StatusCode::BAD_GATEWAY
             | StatusCode::SERVICE_UNAVAILABLE
             | StatusCode::GATEWAY_TIMEOUT => Self::Unavailable,
             _ => Self::Unknown,
@@ -44,6 +45,7 @@ impl Status {
             Self::Unknown => b"2",
             Self::DeadlineExceeded => b"4",
             Self::PermissionDenied => b"7",
+            Self::ResourceExhausted => b"8",
             Self::Unimplemented => b"12",
             Self::Internal => b"13",
             Self::Unavailable => b"14",
@@ -56,33 +58,36 @@ fn all<'f>(fields: &'f Fields, name: &'static [u8]) -> impl Iterator<Item = &'f 
     fields.iter().filter(move |(_, field, _)| *field == name).map(|(.., value)| value)
 }
 
-/// Whether a request with these headers is a gRPC call. gRPC-Web is not: it has its status in the body.
-fn is_call(fields: &Fields) -> bool {
-    let kind = all(fields, b"content-type").next();
+/// Whether a request is a gRPC call, which is a `POST`. gRPC-Web is not: it has its status in the body.
+fn is_grpc_call(head: &RequestHead) -> bool {
+    let kind = all(&head.fields, b"content-type").next();
     let kind = kind.and_then(|kind| kind.strip_prefix(b"application/grpc"));
-    kind.is_some_and(|kind| matches!(kind.first(), None | Some(b'+' | b';')))
+    let is_grpc = kind.is_some_and(|kind| matches!(kind.first(), None | Some(b'+' | b';')));
+    is_grpc && head.method == Method::POST
 }
 
 /// Returns the deadline of a gRPC call; [`None`] for other requests, and without exactly one valid `grpc-timeout`.
-pub(crate) fn deadline(fields: &Fields) -> Option<Duration> {
-    let mut timeouts = all(fields, b"grpc-timeout");
-    let timeout = timeouts.next().filter(|_| is_call(fields))?;
+pub(crate) fn deadline(head: &RequestHead) -> Option<Duration> {
+    let mut timeouts = all(&head.fields, b"grpc-timeout");
+    let timeout = timeouts.next().filter(|_| is_grpc_call(head))?;
     timeouts.next().is_none().then(|| grpc::parse_timeout(timeout))?
 }
 
-/// Makes an error of the proxy a status of gRPC if `fields`, those of the request, are of a call. The response then is
-/// `Trailers-Only`: the headers have the status. `status`: absent, it follows from the status of HTTP.
+/// Makes an error of the proxy a status of gRPC if the request is a call. The response then is `Trailers-Only`: the headers
+/// have the status. `status`: absent, it follows from the status of HTTP.
 pub(crate) fn translate(
-    fields: &Fields,
+    request: &RequestHead,
     (mut head, body): ProxyResponse,
-    status: Option<Status>,
+    status: Option<GrpcStatus>,
 ) -> ProxyResponse {
     let RelayedBody::Whole(text) = &body else { return (head, body) };
-    if !is_call(fields) {
+    if !is_grpc_call(request) {
         return (head, body);
     }
-    let status = status.unwrap_or_else(|| Status::of(head.status));
+    let status = status.unwrap_or_else(|| GrpcStatus::of(head.status));
     head.status = StatusCode::OK;
+    // A leaf has announced the length of the text.
+    head.fields.remove(Known::ContentLength.bit());
     head.fields.append(b"content-type", b"application/grpc");
     head.fields.push(Known::GrpcStatus, status.code());
     let message = grpc::encode_message(&String::from_utf8_lossy(text.trim_ascii()));
@@ -92,10 +97,10 @@ pub(crate) fn translate(
 
 #[cfg(test)]
 mod tests {
-    use super::{Status, deadline};
-    use curtail_http::head::Fields;
+    use super::{GrpcStatus, deadline};
+    use curtail_http::head::{Fields, RequestHead, Target};
     use curtail_units::Duration;
-    use http::StatusCode;
+    use http::{Method, StatusCode, Version};
 
     #[test]
     fn a_status_of_http_is_that_of_grpc_which_clients_take_it_for() {
@@ -104,7 +109,7 @@ mod tests {
             (401, "16"),
             (403, "7"),
             (404, "12"),
-            (429, "14"),
+            (429, "8"),
             (502, "14"),
             (503, "14"),
             (504, "14"),
@@ -112,7 +117,7 @@ mod tests {
             (500, "2"),
         ] {
             let of_http = StatusCode::from_u16(status).expect("a status");
-            assert_eq!(Status::of(of_http).code(), code.as_bytes(), "{status}");
+            assert_eq!(GrpcStatus::of(of_http).code(), code.as_bytes(), "{status}");
         }
     }
 
@@ -137,9 +142,19 @@ mod tests {
                 None,
             ),
         ] {
-            let mut head = Fields::default();
-            fields.iter().for_each(|(name, value)| head.append(name.as_bytes(), value.as_bytes()));
+            let mut head = RequestHead {
+                method: Method::POST,
+                target: Target::own("/pkg.Service/Method"),
+                authority: None,
+                version: Version::HTTP_2,
+                fields: Fields::default(),
+            };
+            for (name, value) in fields {
+                head.fields.append(name.as_bytes(), value.as_bytes());
+            }
             assert_eq!(deadline(&head), expected, "{fields:?}");
+            head.method = Method::GET;
+            assert_eq!(deadline(&head), None, "{fields:?}");
         }
     }
 }

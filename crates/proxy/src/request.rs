@@ -6,6 +6,7 @@ mod own_response;
 use crate::client::Client;
 use crate::driver::Upstream;
 use crate::fan_out::{self, FanOut};
+use crate::grpc_call::{self, GrpcStatus};
 use crate::holdout::{self, Draw};
 use crate::leaf::{Admission, Leaf, LeafPermit, TWIN_STARTED_PATH};
 use crate::leaf_headers::{LEAF_NOT_SENT, LEAF_REFUSED, LEAF_TWIN_STARTED, QUEUE_FULL};
@@ -19,7 +20,7 @@ use crate::route_limits::{LimitPermit, LimitedRequest};
 use crate::snapshot::ConfigSnapshot;
 use crate::trail::{Destination, RequestEnd, Trail};
 use crate::worker::Worker;
-use crate::{grpc_call, leaf_headers, probe};
+use crate::{leaf_headers, probe};
 use curtail_http::forwarding;
 use curtail_http::head::{self, Fault, Known, RequestHead, ResponseHead};
 use curtail_http::progress::ProgressTimer;
@@ -31,7 +32,7 @@ use http::{Method, StatusCode, Version};
 use http_body::Body as _;
 use last_hop::{is_last_hop, respond_as_last_hop};
 pub(crate) use own_response::own;
-use own_response::{empty, own_to};
+use own_response::{empty, translate_own};
 use std::future::poll_fn;
 use std::sync::Arc;
 use std::task::Poll;
@@ -134,7 +135,7 @@ fn describe_request<'s>(
     let is_holdout = draw.is_some_and(|draw| draw.is_holdout);
     let class = routed.destination.class;
     let has_deadline = routed.requests.has_grpc_deadline;
-    let deadline = has_deadline.then(|| grpc_call::deadline(&head.fields)).flatten();
+    let deadline = has_deadline.then(|| grpc_call::deadline(head)).flatten();
     let request =
         curtail_policy::Request { class, repeatable, is_holdout, timeout, deadline, retries_max };
     (routed, draw, request)
@@ -273,7 +274,12 @@ async fn respond_from_upstream(
                 LeafPermit::finish(permit);
                 return decline_upgrade(response.completion);
             }
-            response.forward(client.leaf.is_some(), (permit, idle))
+            let request = response.request_of_leaf_error();
+            let forwarded = response.forward(client.leaf.is_some(), (permit, idle));
+            match request.filter(|_| client.leaf.is_none()) {
+                Some(request) => grpc_call::translate(&request, forwarded, None),
+                None => forwarded,
+            }
         }
         Err((no_response, trail)) => {
             if let NoResponse::RequestFailure(RequestFailure::Failed(failure)) = no_response
@@ -470,15 +476,15 @@ fn respond_itself(
     let response = match response {
         OwnResponse::Fault(Fault { status, error, why }) => {
             trail.error_detail = (!why.is_empty()).then(|| why.into());
-            let response = own_to(&trail, own(status, error, why), None);
-            record_own(worker, None, trail, (Some(response.0.status), Some(error)));
+            let response = translate_own(&trail, own(status, error, why), None);
+            record_own(worker, None, trail, (Some(status), Some(error)));
             response
         }
         OwnResponse::Limited(destination, limited) => {
             trail.destination = Some(destination);
             let (status, error) = (limited.reason.status(), limited.reason.name());
-            let (mut head, body) = own_to(&trail, own(status, error, ""), None);
-            record_own(worker, None, trail, (Some(head.status), Some(error)));
+            let (mut head, body) = translate_own(&trail, own(status, error, ""), None);
+            record_own(worker, None, trail, (Some(status), Some(error)));
             if let Some(seconds) = limited.retry_after_seconds() {
                 head.fields.append(b"retry-after", seconds.to_string().as_bytes());
             }
@@ -513,7 +519,7 @@ pub(crate) fn record_own(
     worker.record(trail);
 }
 
-/// A request to which the proxy responds itself counts by the status of HTTP, also if the client gets one of gRPC.
+/// A client of gRPC gets a status of gRPC, but logs and metrics have that of HTTP.
 fn respond_without_replica(
     worker: &Worker,
     upstream: &Upstream,
@@ -523,15 +529,12 @@ fn respond_without_replica(
     let (status, error) = status_without_replica(why);
     let is_full = why == NoResponse::UpstreamFull;
     let leaf_header = if trail.is_at_leaf { leaf_header(why) } else { None };
-    if !is_full {
-        // The upstream does not count a rejected request.
-        let now = worker.shared.process_state.clock.now();
-        upstream.record_end(&trail, ResponseClass::Status(status), now);
-    }
+    // The upstream does not count a rejected request.
+    let upstream = Some(upstream).filter(|_| !is_full);
     let is_late = has_deadline && status == StatusCode::GATEWAY_TIMEOUT;
-    let grpc_status = is_late.then_some(grpc_call::Status::DeadlineExceeded);
-    let (mut head, body) = own_to(&trail, own(status, error, ""), grpc_status);
-    record_own(worker, None, trail, (Some(head.status), Some(error)));
+    let grpc_status = is_late.then_some(GrpcStatus::DeadlineExceeded);
+    let (mut head, body) = translate_own(&trail, own(status, error, ""), grpc_status);
+    record_own(worker, upstream, trail, (Some(status), Some(error)));
     let limit = RequestFailure::Failed(Failure::ConnectionLimit);
     if is_full || why == NoResponse::RequestFailure(limit) {
         // The smallest time: a request in flight may end at any moment.

@@ -13,7 +13,7 @@ use crate::tunnel::Tunnel;
 use crate::worker::Worker;
 use bytes::{Bytes, BytesMut};
 use curtail_http::forwarding;
-use curtail_http::head::{Known, ResponseHead};
+use curtail_http::head::{Known, RequestHead, ResponseHead};
 use curtail_http::pool::{self, ResponseBody};
 use curtail_http::progress::ProgressTimer;
 use curtail_http::replay::{BodyError, ClientFault, Replay};
@@ -109,6 +109,14 @@ impl WinningResponse {
         let worker = Arc::clone(worker);
         let completion = Completion { driver, trail: Some(trail), attempt, worker };
         Self { response, completion }
+    }
+
+    /// The head of the request, if the response is an error of a leaf or of another proxy.
+    pub(crate) fn request_of_leaf_error(&self) -> Option<Arc<RequestHead>> {
+        let BufferedResponse { head, .. } = &*self.response;
+        let is_error = head.fields.has(Known::CurtailError) && !head.status.is_success();
+        let trail = self.completion.trail.as_ref().filter(|_| is_error)?;
+        Some(Arc::clone(&trail.request_head))
     }
 
     /// The response for the client, without the fields that concern the replica's connection.

@@ -1,4 +1,4 @@
-//! The fields of a head, stored as the lines of HTTP/1.1, so that lines that follow each other are sent with one copy.
+//! The fields of a head, stored as lines of HTTP/1.1. Lines that follow each other are sent with one copy.
 
 use super::Known;
 use http::{HeaderMap, HeaderName, HeaderValue};
@@ -7,7 +7,7 @@ use http::{HeaderMap, HeaderName, HeaderValue};
 const ADDED_BYTES: usize = 96;
 const ADDED_LINES: usize = 4;
 
-/// What stands between name and value, and after the value, of a line that is sent.
+/// The bytes between name and value, and after the value, of a line that is sent.
 const SEPARATOR: &[u8] = b": ";
 const END: &[u8] = b"\r\n";
 
@@ -80,13 +80,13 @@ impl Fields {
         Self { text, lines, present }
     }
 
-    /// Creates a head without fields, with room for `bytes` of names and values.
+    /// Creates a head without fields, with room for `bytes` of lines.
     pub(crate) fn with_capacity(bytes: usize) -> Self {
         let text = Vec::with_capacity(bytes + ADDED_BYTES);
         Self { text, lines: Vec::with_capacity(16), present: 0 }
     }
 
-    /// The memory of names and values in bytes.
+    /// The memory of the lines in bytes.
     pub(crate) const fn memory(&self) -> usize {
         self.text.capacity() + self.lines.capacity() * size_of::<Line>()
     }
@@ -148,7 +148,7 @@ impl Fields {
     pub fn lists(&self, known: Known, word: &str) -> bool {
         let is_word = |listed: &[u8]| listed.trim_ascii().eq_ignore_ascii_case(word.as_bytes());
         let mut values = self.all(known);
-        self.has(known) && values.any(|value| value.split(|byte| *byte == b',').any(is_word))
+        values.any(|value| value.split(|byte| *byte == b',').any(is_word))
     }
 
     /// Returns the words of a field that is a list.
@@ -206,7 +206,7 @@ impl Fields {
         let mut announced = None;
         let mut count = 0;
         for word in self.words(Known::ContentLength) {
-            let length = length(word).ok_or("the content-length is not a number of bytes")?;
+            let length = number(word).ok_or("the content-length is not a number of bytes")?;
             if announced.is_some_and(|announced| announced != length) {
                 return Err("there are two different content-lengths");
             }
@@ -227,7 +227,7 @@ impl Fields {
     fn only_length(&self) -> Option<u64> {
         let mut lengths = self.all(Known::ContentLength);
         let only = lengths.next()?;
-        if lengths.next().is_some() { None } else { length(only) }
+        if lengths.next().is_some() { None } else { number(only) }
     }
 
     /// Removes all fields whose bits are set in `bits`.
@@ -302,11 +302,11 @@ fn is_whole(head: &[u8], name: Part, value: Part) -> bool {
         && head[value.end()..].starts_with(END)
 }
 
-/// Returns the number that a value is, without a sign.
-fn length(value: &[u8]) -> Option<u64> {
-    let add = |length: u64, byte: &u8| {
+/// Returns the number that a text is, without a sign.
+pub(super) fn number(value: &[u8]) -> Option<u64> {
+    let add = |number: u64, byte: &u8| {
         let digit = byte.is_ascii_digit().then(|| u64::from(byte - b'0'))?;
-        length.checked_mul(10)?.checked_add(digit)
+        number.checked_mul(10)?.checked_add(digit)
     };
     if value.is_empty() { None } else { value.iter().try_fold(0, add) }
 }

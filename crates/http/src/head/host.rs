@@ -4,6 +4,7 @@
 //! or in `host`. The proxy forwards this host in `host`. Only an HTTP/1.0 request may name no host. An empty host is
 //! rejected, because an http URL always has a host (RFC 9110, section 4.2.1).
 
+use super::fields::number;
 use super::{Fault, Known, RequestHead};
 use http::Version;
 
@@ -59,13 +60,7 @@ pub fn is_host(text: &[u8]) -> bool {
         _ if port_at == 0 => false,
         [] => true,
         [b':'] => true,
-        [b':', port @ ..] => {
-            let add = |port: u16, byte: &u8| {
-                let digit = byte.is_ascii_digit().then(|| u16::from(byte - b'0'))?;
-                port.checked_mul(10)?.checked_add(digit)
-            };
-            port.iter().try_fold(0, add).is_some()
-        }
+        [b':', port @ ..] => number(port).is_some_and(|port| u16::try_from(port).is_ok()),
         _ => false,
     }
 }

@@ -80,7 +80,7 @@ impl<'a> Candidates<'a> {
         self.replicas.weights.has_far
             && self.exclude.is_empty()
             && near.eligible_from(ReplicaId(0)).any(|id| !self.is_avoided(id))
-            && near.avoids()
+            && near.avoids_any()
     }
 
     pub(crate) fn is_far(&self, id: ReplicaId) -> bool {
@@ -172,7 +172,7 @@ impl<'a> Candidates<'a> {
 
     /// Whether draws avoid suspect and full replicas: while the other eligible ones together have at least the share of the largest.
     /// Otherwise a light replica, such as a canary, would get the requests of a heavy one.
-    fn avoids(&self) -> bool {
+    fn avoids_any(&self) -> bool {
         if !self.is_uneven || self.replicas.avoided_until <= self.now {
             return true;
         }
@@ -220,7 +220,7 @@ impl<'a> Candidates<'a> {
     /// twice its share.
     pub(crate) fn draw_two(&self, rng: &mut Rng) -> Option<(ReplicaId, Option<ReplicaId>)> {
         let is_trusted = |id| self.is_eligible(id) && !self.is_avoided(id);
-        let trusted = self.avoids().then(|| self.draw_two_where(rng, is_trusted));
+        let trusted = self.avoids_any().then(|| self.draw_two_where(rng, is_trusted));
         trusted
             .flatten()
             .or_else(|| self.draw_two_where(rng, |id| self.is_eligible(id)))
@@ -231,7 +231,7 @@ impl<'a> Candidates<'a> {
     /// A replica drawn from all, if it is suspect, not full, and eligible, and [`Self::draw_two`] avoids it.
     pub(crate) fn draw_suspect(&self, rng: &mut Rng) -> Option<ReplicaId> {
         let has_avoided = self.replicas.avoided_until > self.now && self.len() > 0;
-        if !has_avoided || !self.avoids() {
+        if !has_avoided || !self.avoids_any() {
             return None;
         }
         let id = self.id_at(rng.below(self.len()));

@@ -33,6 +33,18 @@ fn failures_in_a_row_leave_a_replica_out_twice_as_long_each_time() {
 }
 
 #[test]
+fn a_replica_whose_connections_are_full_is_avoided_for_a_time_or_until_it_responds() {
+    let mut replicas = Replicas::numbered(2);
+    let is_avoided = |replicas: &Replicas, now| replicas.candidates(now, None, &[]).is_avoided(ID);
+    let at = |ms| Instant::ZERO + Duration::from_ms(ms);
+    replicas.rejected(ID, at(1));
+    assert_eq!(replicas.known(ID).full_for(at(51)), Duration::from_ms(50));
+    assert!(is_avoided(&replicas, at(100)) && !is_avoided(&replicas, at(101)));
+    replicas.known(ID).responded();
+    assert!(!is_avoided(&replicas, at(1)));
+}
+
+#[test]
 fn attempts_that_break_off_together_count_once() {
     let mut replicas = Replicas::numbered(1);
     let now = Instant::from_ns(1);

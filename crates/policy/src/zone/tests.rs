@@ -151,20 +151,22 @@ fn one_slow_response_does_not_rule_the_mean() {
 }
 
 #[test]
-fn attempts_leave_the_zone_if_all_its_replicas_are_suspect() {
-    let mut upstream = upstream(BalanceConfig::LEAST_REQUEST, (2, 2));
-    let overtake = |upstream: &mut Upstream, replica| {
-        let sent = upstream.attempt_sent(ReplicaId(replica), at(0));
-        upstream.attempt_overtaken(sent, at(100));
-        upstream.attempt_ended(sent);
-        sent
-    };
-    let sent = overtake(&mut upstream, 0);
-    assert!((0..100).all(|_| chosen(&mut upstream, at(100)).0 == 1), "the other one is fine");
-    overtake(&mut upstream, 1);
-    assert!((0..100).all(|_| chosen(&mut upstream, at(100)).0 >= 2));
-    upstream.response_begun(sent);
-    assert!((0..100).all(|_| chosen(&mut upstream, at(100)).0 == 0), "it responds again");
+fn attempts_leave_the_zone_if_all_its_replicas_are_suspect_or_full() {
+    for end in [Upstream::attempt_overtaken, Upstream::attempt_rejected] {
+        let mut upstream = upstream(BalanceConfig::LEAST_REQUEST, (2, 2));
+        let end_attempt = |upstream: &mut Upstream, replica| {
+            let sent = upstream.attempt_sent(ReplicaId(replica), at(0));
+            end(upstream, sent, at(100));
+            upstream.attempt_ended(sent);
+            sent
+        };
+        let sent = end_attempt(&mut upstream, 0);
+        assert!((0..100).all(|_| chosen(&mut upstream, at(100)).0 == 1), "the other one is fine");
+        end_attempt(&mut upstream, 1);
+        assert!((0..100).all(|_| chosen(&mut upstream, at(100)).0 >= 2));
+        upstream.response_begun(sent);
+        assert!((0..100).all(|_| chosen(&mut upstream, at(100)).0 == 0), "it responds again");
+    }
 }
 
 #[test]

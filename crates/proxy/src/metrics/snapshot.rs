@@ -95,6 +95,8 @@ pub(crate) struct ReplicaSnapshot {
     pub(crate) warm_up_share: Option<f64>,
     /// The rest of the time for which the replica is suspect; zero: it is not.
     pub(crate) suspect_for: Duration,
+    /// The same, for which it is full.
+    pub(crate) full_for: Duration,
     pub(crate) connections: ConnectionsSnapshot,
 }
 

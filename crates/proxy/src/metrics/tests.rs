@@ -106,6 +106,7 @@ fn replica_snapshot() -> ReplicaSnapshot {
         side: Some(crate::config::ZoneSide::Other),
         warm_up_share: Some(0.25),
         suspect_for: Duration::ZERO,
+        full_for: Duration::ZERO,
         connections,
     }
 }

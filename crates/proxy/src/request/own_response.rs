@@ -1,7 +1,7 @@
 //! Responses of the proxy itself.
 
 use super::ProxyResponse;
-use crate::grpc_call;
+use crate::grpc_call::{self, GrpcStatus};
 use crate::response::RelayedBody;
 use crate::trail::Trail;
 use bytes::Bytes;
@@ -17,16 +17,17 @@ pub(crate) fn own(status: StatusCode, error: &'static str, why: &str) -> ProxyRe
     (head, RelayedBody::Whole(Bytes::from(text)))
 }
 
-/// A response of the proxy itself, for the client of this trail. A root gets the errors of its leaves unchanged.
-pub(super) fn own_to(
+/// Makes an error of the proxy a status of gRPC if the client of this trail expects one. A root gets the errors of its
+/// leaves unchanged.
+pub(super) fn translate_own(
     trail: &Trail,
     response: ProxyResponse,
-    status: Option<grpc_call::Status>,
+    status: Option<GrpcStatus>,
 ) -> ProxyResponse {
     if trail.is_at_leaf {
         return response;
     }
-    grpc_call::translate(&trail.received_head().fields, response, status)
+    grpc_call::translate(trail.received_head(), response, status)
 }
 
 pub(super) fn empty(status: StatusCode) -> ProxyResponse {

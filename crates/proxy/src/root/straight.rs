@@ -75,7 +75,8 @@ impl Exchange {
         let id = super::attempt_id(self.attempts.iter().rposition(is_wanted)?);
         let response = self.take_buffered(id)?;
         let now = self.driver.upstream.clock.now();
-        self.note_end(now, Some(response.head.status), None, reason);
+        let error = self.outgoing.error(&response);
+        self.note_end(now, Some(response.head.status), error, reason);
         Some(Ok((id, response)))
     }
 

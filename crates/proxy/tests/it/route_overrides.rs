@@ -1,8 +1,10 @@
 //! Routes that override their upstream and `limits`: retries, idle timeouts of streams, and gRPC deadlines.
 
+use crate::access_log::{lines_after, logging};
 use crate::body;
 use crate::client::{Client, FullResponse};
 use crate::deadline::run;
+use crate::directory::Directory;
 use crate::proxy::{Proxy, Setup};
 use crate::raw_replica::{RawReplica, Refusing};
 use crate::replica::{Replica, Speaks, ok, status};
@@ -150,20 +152,27 @@ fn a_call_ends_at_the_deadline_of_its_client() {
 fn a_grpc_call_gets_errors_of_the_proxy_as_statuses_of_grpc_and_other_requests_do_not() {
     run(async {
         let refusing = Refusing::new();
-        let proxy = Setup::before(&[refusing.address()])
-            .upstream("connect: {protocol: http2}\nretry: false")
-            .start();
+        let directory = Directory::new();
+        let log = directory.path("access.log");
+        let setup = Setup::before(&[refusing.address()])
+            .upstream("connect: {protocol: http2}\nretry: false");
+        let proxy = logging(&setup, &log, "").start();
         for version in [Version::HTTP_2, Version::HTTP_11] {
             let response = call(&proxy, version, "1H").await;
             assert_eq!(response.status, StatusCode::OK);
             assert_eq!(response.get("grpc-status"), Some("14"));
             assert_eq!(response.get("grpc-message"), Some("curtail: not_sent"));
             assert_eq!((response.error(), response.body.len()), (Some("not_sent"), 0));
+            // A cache would take its status for that of a page.
             let mut client = Client::connect(proxy.address(), version).await;
-            let response = client.get("/pkg.Service/Method").await;
+            let mut get = client.request("GET", "/pkg.Service/Method");
+            get.headers_mut().insert("content-type", HeaderValue::from_static("application/grpc"));
+            let response = client.send(get).await;
             assert_eq!((response.status.as_u16(), response.get("grpc-status")), (503, None));
         }
         let metrics = proxy.metrics().await;
         assert_eq!(metrics.sum("curtail_requests_total", &[("status", "5xx")]), 4, "{metrics}");
+        let lines = lines_after(&proxy, 4, &log).await;
+        assert!(lines.iter().all(|line| line["status"] == 503), "{lines:?}");
     });
 }

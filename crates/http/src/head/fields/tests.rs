@@ -73,9 +73,13 @@ fn a_repeated_field_has_no_sole_value() {
 
 #[test]
 fn lines_are_sent_in_one_form_in_whatever_form_they_came() {
-    let received =
-        "A: 1\r\nb:2\r\nHost: h \r\nte:\r\nc:  3\r\nexpect: \r\nD: 4\r\nupgrade: u\r\ne: 5\r\n\r\n";
+    let received = "A: 1\r\nb:2\r\nHost: h \r\nte:\r\nc:  3\r\nexpect: \r\nD: 4\r\nupgrade: u\r\ng:\t6\nh: 7\n\
+                    i: 8\r\ncookie: a\r\ncookie: b\r\nkeep-alive: 9\r\nx-forwarded-for: y\r\ne: 5\r\n\r\n";
     let mut fields = read(received);
+    fields.remove(Known::KeepAlive.bit());
+    fields.set(Known::ForwardedFor, b"z");
+    fields.join(Known::Cookie, b"; ");
+    fields.remove_named(b"e");
     fields.push(Known::CurtailClass, b"");
     fields.append(b"f", b"6");
     let written = |excluded| {
@@ -93,7 +97,8 @@ fn lines_are_sent_in_one_form_in_whatever_form_they_came() {
     };
     assert_eq!(
         written(0),
-        "start\r\na: 1\r\nb: 2\r\nhost: h\r\nte: \r\nc: 3\r\nexpect: \r\nd: 4\r\nupgrade: u\r\ne: 5\r\ncurtail-class: \r\nf: 6\r\n"
+        "start\r\na: 1\r\nb: 2\r\nhost: h\r\nte: \r\nc: 3\r\nexpect: \r\nd: 4\r\nupgrade: u\r\ng: 6\r\nh: 7\r\n\
+         i: 8\r\nx-forwarded-for: z\r\ncookie: a; b\r\ncurtail-class: \r\nf: 6\r\n"
     );
     let bits = [Known::Other, Known::Host, Known::Te, Known::Expect, Known::Upgrade];
     for chosen in 0_u32..32 {

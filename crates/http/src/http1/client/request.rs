@@ -98,8 +98,10 @@ fn write_head(buffer: &mut Vec<u8>, request: &OutboundRequest, length: Length) {
     }
     let framing = Known::ContentLength.bit() | Known::TransferEncoding.bit();
     head.fields.write(buffer, request.own() | framing);
-    for (_, name, value) in request.own_fields() {
-        write_field(buffer, name, value);
+    for (known, name, value) in request.own_fields() {
+        if known.bit() & framing == 0 {
+            write_field(buffer, name, value);
+        }
     }
     if request.has(Known::Te) && !request.has(Known::Connection) {
         // RFC 9110, section 10.1.4: another proxy must not forward it.

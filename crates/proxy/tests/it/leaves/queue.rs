@@ -152,12 +152,16 @@ fn when_every_leaf_refuses_the_client_and_the_access_log_learn_why() {
         let response = ask(root.address(), "x", &[]).await.await.expect("no panic");
         assert_eq!(response.status, StatusCode::SERVICE_UNAVAILABLE);
         assert_eq!((response.error(), response.get("curtail-leaf")), (Some("queue_full"), None));
-        let line = &lines_after(&root, 1, &log).await[0];
-        assert_eq!(
-            (&line["status"], &line["error"]),
-            (&json!(503), &json!("queue_full")),
-            "{line}"
-        );
+        let mut client = Client::connect(root.address(), Version::HTTP_2).await;
+        let mut call = client.request("POST", "/pkg.Service/Method");
+        call.headers_mut().insert("content-type", HeaderValue::from_static("application/grpc"));
+        let response = client.send(call).await;
+        assert_eq!((response.status, response.error()), (StatusCode::OK, Some("queue_full")));
+        assert_eq!((response.get("grpc-status"), response.body.len()), (Some("14"), 0));
+        for line in lines_after(&root, 2, &log).await {
+            let found = (&line["status"], &line["error"]);
+            assert_eq!(found, (&json!(503), &json!("queue_full")), "{line}");
+        }
     });
 }
 
