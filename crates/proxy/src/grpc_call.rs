@@ -11,6 +11,9 @@ use curtail_http::head::{Fields, Known, RequestHead};
 use curtail_units::Duration;
 use http::{Method, StatusCode};
 
+/// A message is cut off after this many bytes. The text of a leaf may be as long as a body that is buffered.
+const MESSAGE_BYTES_MAX: usize = 1_024;
+
 /// A status of gRPC.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum GrpcStatus {
@@ -90,15 +93,17 @@ pub(crate) fn translate(
     head.fields.remove(Known::ContentLength.bit());
     head.fields.append(b"content-type", b"application/grpc");
     head.fields.push(Known::GrpcStatus, status.code());
-    let message = grpc::encode_message(&String::from_utf8_lossy(text.trim_ascii()));
+    let text = text[..text.len().min(MESSAGE_BYTES_MAX)].trim_ascii();
+    let message = grpc::encode_message(&String::from_utf8_lossy(text));
     head.fields.append(b"grpc-message", message.as_bytes());
     (head, RelayedBody::Whole(Bytes::new()))
 }
 
 #[cfg(test)]
 mod tests {
-    use super::{GrpcStatus, deadline};
-    use curtail_http::head::{Fields, RequestHead, Target};
+    use super::{GrpcStatus, MESSAGE_BYTES_MAX, deadline, translate};
+    use crate::response::RelayedBody;
+    use curtail_http::head::{Fields, RequestHead, ResponseHead, Target};
     use curtail_units::Duration;
     use http::{Method, StatusCode, Version};
 
@@ -119,6 +124,30 @@ mod tests {
             let of_http = StatusCode::from_u16(status).expect("a status");
             assert_eq!(GrpcStatus::of(of_http).code(), code.as_bytes(), "{status}");
         }
+    }
+
+    fn call(fields: &[(&str, &str)]) -> RequestHead {
+        let mut head = RequestHead {
+            method: Method::POST,
+            target: Target::own("/pkg.Service/Method"),
+            authority: None,
+            version: Version::HTTP_2,
+            fields: Fields::default(),
+        };
+        for (name, value) in fields {
+            head.fields.append(name.as_bytes(), value.as_bytes());
+        }
+        head
+    }
+
+    #[test]
+    fn a_message_is_cut_off() {
+        let response = ResponseHead::new(StatusCode::BAD_GATEWAY);
+        let text = RelayedBody::Whole("é".repeat(5_000).into());
+        let head = call(&[("content-type", "application/grpc")]);
+        let (head, _) = translate(&head, (response, text), None);
+        let message = head.fields.sole(b"grpc-message").expect("one").expect("a message");
+        assert_eq!(message, "%C3%A9".repeat(MESSAGE_BYTES_MAX / 2).as_bytes());
     }
 
     #[test]
@@ -142,16 +171,7 @@ mod tests {
                 None,
             ),
         ] {
-            let mut head = RequestHead {
-                method: Method::POST,
-                target: Target::own("/pkg.Service/Method"),
-                authority: None,
-                version: Version::HTTP_2,
-                fields: Fields::default(),
-            };
-            for (name, value) in fields {
-                head.fields.append(name.as_bytes(), value.as_bytes());
-            }
+            let mut head = call(fields);
             assert_eq!(deadline(&head), expected, "{fields:?}");
             head.method = Method::GET;
             assert_eq!(deadline(&head), None, "{fields:?}");
