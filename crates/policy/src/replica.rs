@@ -7,7 +7,7 @@
 //! the replica becomes suspect again without a response, up to [`EJECTION_MAX`]. Rules that compare two replicas avoid
 //! suspect ones: a third, suspect replica is chosen only if it costs less than both. They do not avoid suspect replicas if
 //! the weights of the others together are below the largest weight. They avoid a *full* replica in the same way, because
-//! it has fewer attempts in flight than those that take more: one whose limit of connections has rejected an attempt, for
+//! it has fewer attempts in flight than replicas with room: one whose limit of connections has rejected an attempt, for
 //! [`FULL`] or until one of its responses begins. The limit is that of one worker, and all workers avoid the replica.
 //!
 //! The driver may check the health of replicas, too: an *unhealthy* one gets no attempts until a check passes.

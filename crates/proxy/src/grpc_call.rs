@@ -89,8 +89,9 @@ pub(crate) fn translate(
     }
     let status = status.unwrap_or_else(|| GrpcStatus::of(head.status));
     head.status = StatusCode::OK;
-    // A leaf has announced the length of the text.
+    // Those of the text, which a leaf or another proxy has sent.
     head.fields.remove(Known::ContentLength.bit());
+    head.fields.remove_named(b"content-type");
     head.fields.append(b"content-type", b"application/grpc");
     head.fields.push(Known::GrpcStatus, status.code());
     let text = text[..text.len().min(MESSAGE_BYTES_MAX)].trim_ascii();
@@ -142,10 +143,12 @@ mod tests {
 
     #[test]
     fn a_message_is_cut_off() {
-        let response = ResponseHead::new(StatusCode::BAD_GATEWAY);
+        let mut response = ResponseHead::new(StatusCode::BAD_GATEWAY);
+        response.fields.append(b"content-type", b"text/plain");
         let text = RelayedBody::Whole("é".repeat(5_000).into());
         let head = call(&[("content-type", "application/grpc")]);
         let (head, _) = translate(&head, (response, text), None);
+        assert_eq!(head.fields.sole(b"content-type"), Ok(Some(&b"application/grpc"[..])));
         let message = head.fields.sole(b"grpc-message").expect("one").expect("a message");
         assert_eq!(message, "%C3%A9".repeat(MESSAGE_BYTES_MAX / 2).as_bytes());
     }

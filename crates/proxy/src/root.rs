@@ -538,11 +538,13 @@ impl Outgoing {
 
     /// The name of the error of a response that stands for all leaves that refused the request.
     fn error(&self, response: &BufferedResponse) -> Option<&'static str> {
+        if self.outcome(response) != Outcome::Refused {
+            return None;
+        }
         let name = response.head.fields.get_text(Known::CurtailError);
         let known = [QUEUE_FULL, Failure::ConnectionLimit.name(), Failure::Unprocessed.name()];
         let known = known.into_iter().find(|known| name == Some(known));
-        let is_refused = self.outcome(response) == Outcome::Refused;
-        is_refused.then(|| known.unwrap_or(Failure::Refused.name()))
+        Some(known.unwrap_or(Failure::Refused.name()))
     }
 
     fn attempt(
