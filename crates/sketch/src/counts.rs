@@ -11,6 +11,7 @@
 
 use crate::Precision;
 use alloc::{vec, vec::Vec};
+use core::ops::Range;
 
 /// Counts by bucket.
 #[derive(Clone, Debug)]
@@ -131,6 +132,23 @@ impl Counts {
         None
     }
 
+    /// The octaves for which `self` or `other`, of the same precision, has counts.
+    pub(crate) fn octaves_with(&self, other: &Self) -> Range<usize> {
+        let octaves = |counts: &Self| {
+            let len = counts.precision.octave_len();
+            (counts.first / len, (counts.first + counts.counts.len()) / len)
+        };
+        let (one, two) = (octaves(self), octaves(other));
+        one.0.min(two.0)..one.1.max(two.1)
+    }
+
+    /// The counts of the buckets of an octave; empty if it has no values.
+    pub(crate) fn octave(&self, octave: usize) -> &[u64] {
+        let len = self.precision.octave_len();
+        let from = (octave * len).checked_sub(self.first);
+        from.and_then(|from| self.counts.get(from..from + len)).unwrap_or_default()
+    }
+
     /// The number of values in buckets after `index`.
     pub(crate) fn total_after(&self, index: usize) -> u64 {
         let from = (index + 1).saturating_sub(self.first).min(self.counts.len());
@@ -192,7 +210,7 @@ impl PartialEq for Counts {
 
 /// The sum of `counts`. The addition wraps: checks for an overflow that cannot happen would keep the compiler from
 /// adding several counts at once.
-fn sum(counts: &[u64]) -> u64 {
+pub(crate) fn sum(counts: &[u64]) -> u64 {
     counts.iter().fold(0, |sum, &count| sum.wrapping_add(count))
 }
 

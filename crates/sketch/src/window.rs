@@ -16,12 +16,31 @@
 //!
 //! **Hurts when** traffic is thin: few values then decide a quantile. Check [`Window::count`] before a high quantile.
 
-use crate::{Histogram, Precision, counts::Counts, rank};
+use crate::counts::{Counts, sum};
+use crate::{Histogram, Precision, rank};
 use alloc::{vec, vec::Vec};
 use curtail_units::{Duration, Instant, Quantile};
 
 #[cfg(test)]
 mod tests;
+
+/// The values up to a duration `t` and beyond it; those with a bound of at most `t` are neither.
+#[derive(Clone, Copy)]
+struct Seen {
+    at_most: u64,
+    longer: u64,
+}
+
+impl Seen {
+    /// For a longer `t`, with `ended` more values and `unknown` more bounds up to it.
+    const fn after(self, ended: u64, unknown: u64) -> Self {
+        Self { at_most: self.at_most + ended, longer: self.longer - ended - unknown }
+    }
+
+    fn reaches(self, quantile: Quantile) -> bool {
+        self.at_most as f64 >= quantile.get() * (self.at_most + self.longer) as f64
+    }
+}
 
 /// Durations recorded within the last `length`, or up to one slot less.
 ///
@@ -107,21 +126,27 @@ impl Window {
             return self.quantile(now, quantile);
         }
         self.forget_before(now);
-        let (mut values, mut bounds) =
-            (self.total.non_empty().peekable(), censored.total.non_empty().peekable());
-        let (mut at_most, mut longer) = (0, self.total.total() + censored.total.total());
-        loop {
-            let next =
-                [values.peek(), bounds.peek()].into_iter().flatten().map(|(at, _)| *at).min();
-            let bucket = next?;
-            let ended = values.next_if(|(at, _)| *at == bucket).map_or(0, |(_, count)| count);
-            let unknown = bounds.next_if(|(at, _)| *at == bucket).map_or(0, |(_, count)| count);
-            at_most += ended;
-            longer -= ended + unknown;
-            if at_most as f64 >= quantile.get() * (at_most + longer) as f64 {
-                return Some(Duration::from_ns(self.total.precision().middle(bucket)));
+        let (values, bounds) = (&self.total, &censored.total);
+        let mut seen = Seen { at_most: 0, longer: values.total() + bounds.total() };
+        for octave in values.octaves_with(bounds) {
+            let (ended, unknown) = (values.octave(octave), bounds.octave(octave));
+            // The share rises with `t`: where the end of an octave does not reach it, no bucket of the octave does.
+            let end = seen.after(sum(ended), sum(unknown));
+            if !end.reaches(quantile) {
+                seen = end;
+                continue;
+            }
+            for nth in 0..values.precision().octave_len() {
+                let count = |counts: &[u64]| counts.get(nth).copied().unwrap_or(0);
+                let (ended, unknown) = (count(ended), count(unknown));
+                seen = seen.after(ended, unknown);
+                if ended + unknown > 0 && seen.reaches(quantile) {
+                    let bucket = octave * values.precision().octave_len() + nth;
+                    return Some(Duration::from_ns(values.precision().middle(bucket)));
+                }
             }
         }
+        None
     }
 
     /// Moves on to the slot of `now`. A call within the current slot pays only for the comparison.

@@ -163,3 +163,32 @@ fn a_quantile_that_no_value_reaches_is_the_longest_bound() {
     let forgotten = now + Duration::from_secs(2);
     assert_eq!(p99_ms(&mut ended, &mut censored, forgotten), None);
 }
+
+/// The same estimate by the definition, from values and bounds that are each the middle of their bucket.
+#[test]
+fn the_censored_quantile_is_the_least_that_a_share_of_the_known_values_reaches() {
+    let seed = 72;
+    let mut rng = Rng::new(seed);
+    for case in 0..500 {
+        let window = || Window::new(Precision::COARSE, Duration::from_secs(10), 10);
+        let (mut ended, mut censored) = (window(), window());
+        let mut record = |window: &mut Window| {
+            let octave = 1 << rng.below(25);
+            let ns = octave + rng.below(1_000) as u64;
+            window.record(Instant::ZERO, Duration::from_ns(ns));
+            Precision::COARSE.middle(Precision::COARSE.index(ns))
+        };
+        let values: Vec<u64> = (0..case % 40).map(|_| record(&mut ended)).collect();
+        let bounds: Vec<u64> = (0..=case % 7).map(|_| record(&mut censored)).collect();
+        let quantile = Quantile::new(rng.unit()).expect("a quantile");
+        let up_to = |all: &[u64], t| all.iter().filter(|ns| **ns <= t).count();
+        let is_reached = |t: &u64| {
+            let known = values.len() + bounds.len() - up_to(&bounds, *t);
+            up_to(&values, *t) as f64 >= quantile.get() * known as f64
+        };
+        let all = values.iter().chain(&bounds).copied();
+        let expected = all.filter(is_reached).min().map(Duration::from_ns);
+        let estimate = ended.quantile_with_censored(&mut censored, Instant::ZERO, quantile);
+        assert_eq!(estimate, expected, "seed {seed}, case {case}, {quantile:?}");
+    }
+}
