@@ -409,7 +409,12 @@ fn log_change(upstream: &str, before: &[Endpoint], after: &[Endpoint]) {
         );
         return;
     }
-    tracing::info!(upstream, joined, left, replicas = after.len(), "discovered replicas changed");
+    let replicas = after.len();
+    if replicas == 0 {
+        tracing::warn!(upstream, left, replicas, "the last discovered replica has left");
+    } else {
+        tracing::info!(upstream, joined, left, replicas, "discovered replicas changed");
+    }
 }
 
 /// Whether a server can have this address. Filters of DNS respond `0.0.0.0` for blocked names, which is this machine.

@@ -2,7 +2,7 @@
 
 use super::error::ConnectionError;
 use super::frame::{FRAME_HEAD_LEN, FrameHead, kind};
-use super::state::{AcceptedRequest, ConnectionState, Shared, lock};
+use super::state::{Arrival, ConnectionState, Shared, lock};
 use crate::linger::{LINGER, Linger};
 use crate::turn::{self, TURN_FRAMES_MAX};
 use bytes::BytesMut;
@@ -66,7 +66,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Driver<S> {
         &mut self,
         cx: &mut Context<'_>,
         shared: &Shared,
-        accept: &mut dyn FnMut(AcceptedRequest),
+        accept: &mut dyn FnMut(Arrival),
     ) -> Poll<()> {
         let mut frames_left = TURN_FRAMES_MAX;
         loop {
@@ -138,15 +138,15 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Driver<S> {
         &mut self,
         mut state: std::sync::MutexGuard<'_, ConnectionState>,
         frames_left: &mut usize,
-        accept: &mut dyn FnMut(AcceptedRequest),
+        accept: &mut dyn FnMut(Arrival),
     ) {
         // A violation ends the connection: a request that was written must not be sent again.
         self.note_written(&mut state);
         state.receive(&mut self.read, self.last_read, frames_left);
         self.is_held_back = state.is_output_full() || *frames_left == 0;
-        let accepted = state.take_accepted();
+        let arrivals = state.take_arrivals();
         drop(state);
-        accepted.into_iter().for_each(accept);
+        arrivals.into_iter().for_each(accept);
     }
 
     fn fail(&self, shared: &Shared, error: ConnectionError) {
@@ -316,7 +316,7 @@ mod tests {
         for turn in 1..=8 {
             let mut accepted = 0;
             let polled = driver.poll(cx, &shared, &mut |request| {
-                assert!(request.head.is_ok());
+                assert!(matches!(request, Arrival::Respond(request) if request.head.is_ok()));
                 accepted += 1;
             });
             assert!(polled.is_pending());

@@ -9,12 +9,12 @@ use super::duplex::DuplexStream;
 use super::error::{ConnectionError, Error, ErrorCode};
 use super::handle::{BodySender, Http2Body, ReadHandle, SendError, SendHandle};
 use super::state::{
-    AcceptedRequest, ConnectionState, ProtocolLimits, ResponseToSend, Role, Shared, lock,
+    AcceptedRequest, Arrival, ConnectionState, ProtocolLimits, ResponseToSend, Role, Shared, lock,
 };
 use crate::clock::Clock;
 use crate::drain::Drain;
 use crate::forwarding::remove_hop_by_hop;
-use crate::head::{Known, RequestHead, ResponseHead};
+use crate::head::{Fault, Known, RequestHead, ResponseHead};
 use crate::http1::with_date;
 use crate::progress::ProgressTimer;
 use crate::replay::ClientBody;
@@ -86,10 +86,15 @@ pub async fn serve<S: Service + 'static>(
         header_timeout: limits.header_timeout,
     };
     let shared = Arc::clone(&connection.shared);
-    let mut accept = |request: AcceptedRequest| {
-        let stream = SendHandle { shared: Arc::clone(&shared), key: request.key };
-        let exchange = Exchange { service: Arc::clone(&service), stream, timer: timer(), clock };
-        tokio::spawn(exchange.respond(request));
+    let mut accept = |arrival| match arrival {
+        Arrival::Respond(request) => {
+            let stream = SendHandle { shared: Arc::clone(&shared), key: request.key };
+            let service = Arc::clone(&service);
+            let exchange = Exchange { service, stream, timer: timer(), clock };
+            tokio::spawn(exchange.respond(request));
+        }
+        // Its client sees the reset in place of the response.
+        Arrival::Note(why) => drop(service.reject(Fault::bad(why))),
     };
     poll_fn(|cx| connection.poll(cx, &mut accept)).await;
     connection.close().await
@@ -109,7 +114,7 @@ struct ServerConnection<S> {
 }
 
 impl<S: AsyncRead + AsyncWrite + Unpin> ServerConnection<S> {
-    fn poll(&mut self, cx: &mut Context<'_>, accept: &mut dyn FnMut(AcceptedRequest)) -> Poll<()> {
+    fn poll(&mut self, cx: &mut Context<'_>, accept: &mut dyn FnMut(Arrival)) -> Poll<()> {
         if !self.is_draining && self.drain.poll(cx).is_ready() {
             self.is_draining = true;
             lock(&self.shared).begin_shutdown();

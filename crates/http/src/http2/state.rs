@@ -82,7 +82,21 @@ struct PeerSettings {
     accepts_connect: bool,
 }
 
-/// A request that has arrived.
+/// What the server has to do for a request that has arrived.
+#[derive(Debug)]
+pub(super) enum Arrival {
+    Respond(AcceptedRequest),
+    /// Only note it: its stream has been reset, because it is malformed for this reason.
+    Note(&'static str),
+}
+
+impl Arrival {
+    fn is_request(&self, key: usize) -> bool {
+        matches!(self, Self::Respond(request) if request.key == key)
+    }
+}
+
+/// A request that gets a response.
 #[derive(Debug)]
 pub(super) struct AcceptedRequest {
     pub(super) key: usize,
@@ -126,7 +140,7 @@ pub(super) struct ConnectionState {
     /// The last range of streams that the other side has skipped; they are closed (RFC 9113, section 5.1.1).
     skipped: Range<u32>,
     next_own: u32,
-    accepted: Vec<AcceptedRequest>,
+    arrivals: Vec<Arrival>,
     flood: Flood,
     /// Whether the client's preface has not arrived.
     needs_preface: bool,
@@ -196,7 +210,7 @@ impl ConnectionState {
             last_peer: 0,
             skipped: 0..0,
             next_own: 1,
-            accepted: Vec::new(),
+            arrivals: Vec::new(),
             flood: Flood::new(limits.resets_max),
             needs_preface: role == Role::Server,
             has_settings: false,
@@ -276,11 +290,13 @@ impl ConnectionState {
         self.wake_driver_at_end();
     }
 
-    pub(super) fn take_accepted(&mut self) -> Vec<AcceptedRequest> {
-        for accepted in &self.accepted {
-            self.streams[accepted.key].is_taken = true;
+    pub(super) fn take_arrivals(&mut self) -> Vec<Arrival> {
+        for arrival in &self.arrivals {
+            if let Arrival::Respond(request) = arrival {
+                self.streams[request.key].is_taken = true;
+            }
         }
-        std::mem::take(&mut self.accepted)
+        std::mem::take(&mut self.arrivals)
     }
 
     /// Whether this side has opened a stream, now or earlier.
@@ -370,7 +386,7 @@ impl ConnectionState {
             });
         }
         self.open.clear();
-        self.accepted.clear();
+        self.arrivals.retain(|arrival| matches!(arrival, Arrival::Note(_)));
         self.ending.failure = Some(error);
         self.opening.drain(..).for_each(Waker::wake);
         self.wake_driver();

@@ -62,6 +62,7 @@ fields! {
         Replica "replica",
         Hedges "hedges",
         Retries "retries",
+        Skipped "skipped",
         Holdout "holdout",
         Shards "shards",
         ShardsMissing "shards_missing",
@@ -167,6 +168,7 @@ impl<'a> Facts<'a> {
             Field::Attempts => Value::Count(trail?.attempts.len() as u64),
             Field::Hedges => Value::Count(trail?.hedges()),
             Field::Retries => Value::Count(trail?.retries()),
+            Field::Skipped => Value::Word(trail?.skipped.last()?.1.name()),
         })
     }
 

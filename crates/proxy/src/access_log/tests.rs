@@ -147,6 +147,15 @@ fn a_text_line_has_the_fields_of_its_format_and_dashes_for_absent_values() {
 }
 
 #[test]
+fn a_line_says_why_the_last_extra_attempt_was_not_sent() {
+    let mut trail = hedged();
+    trail.skipped(ms(12), Reason::NoOtherReplica);
+    trail.skipped(ms(13), Reason::MayNotRepeat);
+    assert_eq!(Logger::new("").json(&trail)["skipped"], "may_not_repeat");
+    assert_eq!(Logger::new(", format: \"{skipped}\"").line(&trail), "may_not_repeat");
+}
+
+#[test]
 fn the_query_is_logged_on_demand_only() {
     let path = |keys| Logger::new(keys).json(&usual())["path"].clone();
     assert_eq!(path(""), "/api/users/7");

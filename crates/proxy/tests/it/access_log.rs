@@ -4,6 +4,7 @@ use crate::body;
 use crate::client::Client;
 use crate::deadline::run;
 use crate::directory::Directory;
+use crate::frames::{END_HEADERS, END_STREAM, Frames, HEADERS, RST_STREAM, fields};
 use crate::logs;
 use crate::metrics::Metrics;
 use crate::proxy::{Proxy, Setup};
@@ -169,6 +170,14 @@ fn disconnects_rejections_and_upgrades_have_a_line_when_they_end() {
         let line = lines_after(&proxy, 4, &file).await.remove(3);
         assert_eq!(line["status"], 101, "{line}");
         assert_eq!((&line["request_bytes"], &line["response_bytes"]), (&json!(4), &json!(5)));
+
+        // Over HTTP/2, the client sees the reset of its stream in place of the 400.
+        let mut frames = Frames::connect(proxy.address()).await;
+        frames.send(HEADERS, END_HEADERS | END_STREAM, 1, &fields(&[(":method", "GET")])).await;
+        while frames.read().await.expect("the connection stays").kind != RST_STREAM {}
+        let line = lines_after(&proxy, 5, &file).await.remove(4);
+        assert_eq!((&line["status"], &line["error"]), (&json!(400), &json!("bad_request")));
+        assert_eq!(proxy.metrics().await.sum("curtail_requests_malformed_total", &[]), 2);
     });
 }
 

@@ -7,7 +7,7 @@ use super::super::frame::{
 };
 use super::super::hpack::{InvalidBlock, TABLE_BYTES_MAX};
 use super::flood::Flooded;
-use super::{ALIVE_PING, ConnectionState, Role, SHUTDOWN_PING, StreamState};
+use super::{ALIVE_PING, Arrival, ConnectionState, Role, SHUTDOWN_PING, StreamState};
 use crate::turn::TURN_REQUEST_FRAMES;
 use bytes::{Buf, BytesMut};
 use tokio::time::Instant;
@@ -103,7 +103,7 @@ impl ConnectionState {
             if read.len() < FRAME_HEAD_LEN + head.len {
                 break;
             }
-            let accepted = self.accepted.len();
+            let arrivals = self.arrivals.len();
             read.advance(FRAME_HEAD_LEN);
             if head.kind == kind::DATA {
                 self.receive_data(head, read)?;
@@ -111,7 +111,7 @@ impl ConnectionState {
                 self.receive_control(head, &read[..head.len])?;
                 read.advance(head.len);
             }
-            let is_request = self.accepted.len() > accepted;
+            let is_request = self.arrivals.len() > arrivals;
             let cost = if is_request { TURN_REQUEST_FRAMES } else { 1 };
             *frames_left = frames_left.saturating_sub(cost);
         }
@@ -188,6 +188,10 @@ impl ConnectionState {
         code: ErrorCode,
         why: &'static str,
     ) -> Result<(), Violation> {
+        let mut arrivals = self.arrivals.iter_mut();
+        if let Some(untaken) = arrivals.find(|arrival| arrival.is_request(key)) {
+            *untaken = Arrival::Note(why);
+        }
         self.reset_for(key, code, Error::Malformed(why))
     }
 
@@ -198,7 +202,7 @@ impl ConnectionState {
         code: ErrorCode,
         error: Error,
     ) -> Result<(), Violation> {
-        self.accepted.retain(|accepted| accepted.key != key);
+        self.arrivals.retain(|arrival| !arrival.is_request(key));
         self.reset(key, code, error);
         self.remove_unaccepted(key);
         Ok(self.flood.spend_for_reset()?)
@@ -220,7 +224,7 @@ impl ConnectionState {
                 let is_premature = self.role == Role::Server && !stream.has_response;
                 stream.fail(Error::Reset(code));
                 self.close(head.stream);
-                self.accepted.retain(|accepted| accepted.key != key);
+                self.arrivals.retain(|arrival| !arrival.is_request(key));
                 self.remove_unaccepted(key);
                 if is_premature {
                     self.flood.spend_for_reset()?;

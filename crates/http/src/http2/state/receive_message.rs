@@ -7,7 +7,7 @@ use super::receive::{
     BAD_STREAM, CLOSED_STREAM, FLOW_CONTROL, FRAME_SIZE, IDLE_STREAM, StreamLookup, Violation,
     check_dependency, without_padding,
 };
-use super::{AcceptedRequest, ConnectionState, DEFAULT_WINDOW, Role, StreamState};
+use super::{AcceptedRequest, Arrival, ConnectionState, DEFAULT_WINDOW, Role, StreamState};
 use crate::head::{Fields, Known};
 use bytes::{Buf, BytesMut};
 use http::StatusCode;
@@ -218,13 +218,12 @@ impl ConnectionState {
             Ok(head) => Ok(head),
             Err(Rejection::Response(fault)) => Err(fault),
             Err(Rejection::Malformed(why)) => {
-                tracing::debug!(why, "reset the stream of a malformed request");
-                return self.refuse(id, is_end, ErrorCode::PROTOCOL_ERROR);
+                return self.refuse_malformed(id, is_end, why);
             }
         };
         let left = head.as_ref().ok().and_then(|head| announced_length(&head.fields));
         if is_end && left.is_some_and(|left| left > 0) {
-            return self.refuse(id, is_end, ErrorCode::PROTOCOL_ERROR);
+            return self.refuse_malformed(id, is_end, LESS_DATA);
         }
         let mut stream =
             StreamState::new(id, self.stream_receive_window(), self.peer.stream_window.into());
@@ -236,8 +235,18 @@ impl ConnectionState {
         });
         let key = self.streams.insert(stream);
         self.open.insert(id, key);
-        self.accepted.push(AcceptedRequest { key, head, has_body: !is_end });
+        self.arrivals.push(Arrival::Respond(AcceptedRequest { key, head, has_body: !is_end }));
         Ok(())
+    }
+
+    fn refuse_malformed(
+        &mut self,
+        id: u32,
+        is_end: bool,
+        why: &'static str,
+    ) -> Result<(), Violation> {
+        self.arrivals.push(Arrival::Note(why));
+        self.refuse(id, is_end, ErrorCode::PROTOCOL_ERROR)
     }
 
     fn refuse(&mut self, id: u32, is_end: bool, code: ErrorCode) -> Result<(), Violation> {

@@ -91,7 +91,11 @@ impl Connection {
     }
 
     fn accepted(&mut self) -> Vec<usize> {
-        self.state.take_accepted().into_iter().map(|accepted| accepted.key).collect()
+        let key = |arrival| match arrival {
+            Arrival::Respond(request) => Some(request.key),
+            Arrival::Note(_) => None,
+        };
+        self.state.take_arrivals().into_iter().filter_map(key).collect()
     }
 
     /// The code of the violation that has ended the connection.

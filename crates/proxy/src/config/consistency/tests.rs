@@ -69,7 +69,7 @@ access_log: {format: \"{nothing}\", headers: [a, a b, a]}
             f:12:39: upstreams.t.health_check.interval: 1ms is out of range: expected a duration from 100ms to 1h
             f:13:24: upstreams.t.connect.timeout: 5 has no unit (ns, us, ms, s, m or h): expected a duration such as 10ms or 1.5s
             f:14:1: access_log.file: missing: expected a path such as /path/to/file
-            f:14:22: access_log.format: "nothing" is not a field: expected one of time, client, listener, method, scheme, host, path, protocol, route, upstream, class, tenant, status, error, error_detail, reason, request_bytes, response_bytes, duration_ms, first_byte_ms, queue_ms, replica, hedges, retries, holdout, shards, shards_missing, shards_missing_detail, trace_id, attempts, or one of 4 more
+            f:14:22: access_log.format: "nothing" is not a field: expected one of time, client, listener, method, scheme, host, path, protocol, route, upstream, class, tenant, status, error, error_detail, reason, request_bytes, response_bytes, duration_ms, first_byte_ms, queue_ms, replica, hedges, retries, skipped, holdout, shards, shards_missing, shards_missing_detail, trace_id, or one of 5 more
             f:14:48: access_log.headers[1]: "a b" is not the name of a header: expected one such as user-agent
             f:14:53: access_log.headers[2]: a is there twice"#]],
     );
