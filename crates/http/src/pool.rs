@@ -182,6 +182,13 @@ impl ResponseError {
         }
     }
 
+    /// Whether the server has reset the stream of the exchange with `CANCEL`.
+    #[must_use]
+    pub fn is_cancelled(&self) -> bool {
+        use crate::http2::{Error, ErrorCode};
+        matches!(self, Self::Http2(Error::Reset(code)) if *code == ErrorCode::CANCEL)
+    }
+
     /// Whether the server provably did not process the request.
     fn is_not_sent(&self) -> bool {
         match self {

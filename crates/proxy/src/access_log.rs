@@ -117,7 +117,8 @@ impl<'a> AccessRecord<'a> {
 
     fn is_error(&self) -> bool {
         let cancelled = self.trail.and_then(|trail| trail.cancelled(&self.end));
-        self.end.is_failure() && cancelled.is_none()
+        let has_failed_call = self.trail.is_some_and(Trail::has_failed_call);
+        (self.end.is_failure() || has_failed_call) && cancelled.is_none()
     }
 }
 

@@ -31,6 +31,7 @@ Examples:
       --upstream http://127.0.0.1:8080 --upstream http://127.0.0.1:8081
   curtail proxy --upstream http://127.0.0.1:8080 \\
       --set upstreams.service.retry=false
+  curtail proxy --config curtail.yaml --check
   curtail proxy --config curtail.yaml --journal /tmp/requests.journal
   curl -s http://127.0.0.1:7301/state"
 )]
@@ -58,6 +59,9 @@ pub struct ProxyArgs {
     /// Seed of the policies' randomness [default: random, and printed].
     #[arg(long)]
     pub seed: Option<u64>,
+    /// Check the configuration and its files, and exit: nothing is listened on or sent.
+    #[arg(long)]
+    pub check: bool,
 }
 
 /// The version of a program, with the revision of the sources if the build names one: `make release` sets the environment
@@ -75,6 +79,9 @@ pub fn version(revision: Option<&str>) -> &'static str {
 /// Runs a proxy until a signal stops it; returns the exit code.
 #[must_use]
 pub fn run(args: &ProxyArgs) -> u8 {
+    if args.check {
+        return check(args);
+    }
     // Registered first, because an unhandled SIGHUP would end the process.
     let registered =
         tokio::runtime::Builder::new_current_thread().enable_all().build().and_then(|runtime| {
@@ -93,6 +100,7 @@ pub fn run(args: &ProxyArgs) -> u8 {
         Ok(config) => config,
         Err(code) => return code,
     };
+    raise_open_files(&config);
     let seed = args.seed.unwrap_or_else(|| crate::trace_context::entropy_rng().next_u64());
     let options = Options { journal: args.journal.clone(), seed, notifies_systemd: true };
     let running = match crate::start(config, &options) {
@@ -115,6 +123,36 @@ pub fn run(args: &ProxyArgs) -> u8 {
     running.stop(drain);
     tracing::info!("stopped");
     0
+}
+
+/// Logs all errors with which a start would fail, except addresses that cannot be bound; returns the exit code.
+fn check(args: &ProxyArgs) -> u8 {
+    let config = match configuration(args) {
+        Ok(config) => config,
+        Err(code) => return code,
+    };
+    let errors = crate::check(&config);
+    errors.iter().for_each(|error| tracing::error!("{}", with_line(args, error)));
+    if !errors.is_empty() {
+        return EXIT_ENVIRONMENT;
+    }
+    tracing::info!("the configuration is correct");
+    0
+}
+
+/// Raises the limit of open files as far as the system allows. At the limit, new clients would wait, even for an error.
+fn raise_open_files(config: &Config) {
+    // That of the client, and that to a replica.
+    let needed = 2 * config.limits.connections_max as u64;
+    match rlimit::increase_nofile_limit(u64::MAX) {
+        Ok(allowed) if allowed < needed => tracing::warn!(
+            allowed,
+            needed,
+            "too few open files are allowed for limits.connections_max: raise the limit (LimitNOFILE, ulimit -Hn) or lower the key"
+        ),
+        Ok(_) => {}
+        Err(error) => tracing::warn!(%error, "the limit of open files cannot be raised"),
+    }
 }
 
 /// Returns when the proxy must stop.

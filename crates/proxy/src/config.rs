@@ -430,7 +430,7 @@ fn check_prefix(s: &mut Section<'_>, key: &str, prefix: &str) {
         s.value_error(key, format!("{prefix:?} {text}"));
     } else if prefix.split('/').any(|segment| matches!(segment, "*" | "**")) {
         let text =
-            "has a wildcard: expected a prefix without one; /search matches all paths below it";
+            "has a wildcard: expected a prefix without one, which matches all paths below it";
         s.value_error(key, format!("{prefix:?} {text}"));
     } else if !crate::route::path::is_prefix(prefix) {
         let text = "is not normalized: expected a path without //, . or .. segments, ;, \\ and NUL, in any encoding";

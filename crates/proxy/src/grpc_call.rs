@@ -4,12 +4,13 @@
 //! Mapping", ibid., except 429: a limit of the proxy is no sign of a server that is down.
 
 use crate::request::ProxyResponse;
-use crate::response::RelayedBody;
+use crate::response::{BufferedBody, BufferedResponse, RelayedBody};
 use bytes::Bytes;
 use curtail_http::grpc;
-use curtail_http::head::{Fields, Known, RequestHead};
+use curtail_http::head::{Fields, Known, RequestHead, ResponseHead};
+use curtail_http::pool::{ExchangeError, ResponseError};
 use curtail_units::Duration;
-use http::{Method, StatusCode};
+use http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode};
 
 /// A message is cut off after this many bytes. The text of a leaf may be as long as a body that is buffered.
 const MESSAGE_BYTES_MAX: usize = 1_024;
@@ -57,6 +58,17 @@ impl GrpcStatus {
     }
 }
 
+/// The status of gRPC in a header or trailer.
+pub(crate) fn parse_status(value: &[u8]) -> Option<u16> {
+    std::str::from_utf8(value).ok()?.parse().ok()
+}
+
+/// Whether a server reports its own failure with this status: "unknown", "deadline exceeded", "unimplemented", "internal",
+/// "unavailable" or "data loss" (OpenTelemetry, semantic conventions for gRPC, spans of servers).
+pub(crate) const fn is_failure(status: u16) -> bool {
+    matches!(status, 2 | 4 | 12 | 13 | 14 | 15)
+}
+
 fn all<'f>(fields: &'f Fields, name: &'static [u8]) -> impl Iterator<Item = &'f [u8]> {
     fields.iter().filter(move |(_, field, _)| *field == name).map(|(.., value)| value)
 }
@@ -74,6 +86,36 @@ pub(crate) fn deadline(head: &RequestHead) -> Option<Duration> {
     let mut timeouts = all(&head.fields, b"grpc-timeout");
     let timeout = timeouts.next().filter(|_| is_grpc_call(head))?;
     timeouts.next().is_none().then(|| grpc::parse_timeout(timeout))?
+}
+
+/// Whether a replica has ended a call at the deadline of its client, `age` after the request. A server may reset the stream
+/// with `CANCEL` in place of a status (grpc-go does).
+pub(crate) fn is_at_deadline(request: &RequestHead, age: Duration, error: &ResponseError) -> bool {
+    error.is_cancelled() && deadline(request).is_some_and(|deadline| age >= deadline)
+}
+
+/// The status of a call whose replica has ended it at the deadline, as trailers.
+pub(crate) fn deadline_trailers() -> HeaderMap {
+    let status = HeaderValue::from_static("4");
+    HeaderMap::from_iter([(HeaderName::from_static("grpc-status"), status)])
+}
+
+/// The result of an attempt, `age` after the request. Where the replica has ended the call at its deadline, it is a response
+/// without a message.
+pub(crate) fn or_deadline_response(
+    request: &RequestHead,
+    age: Duration,
+    response: Result<BufferedResponse, ExchangeError>,
+) -> Result<BufferedResponse, ExchangeError> {
+    match response {
+        Err(ExchangeError::Broken { source, .. }) if is_at_deadline(request, age, &source) => {
+            let mut head = ResponseHead::new(StatusCode::OK);
+            head.fields.append(b"content-type", b"application/grpc");
+            head.fields.push(Known::GrpcStatus, GrpcStatus::DeadlineExceeded.code());
+            Ok(BufferedResponse { head, body: BufferedBody::Whole(Bytes::new(), None) })
+        }
+        response => response,
+    }
 }
 
 /// Makes an error of the proxy a status of gRPC if the request is a call. The response then is `Trailers-Only`: the headers

@@ -5,6 +5,7 @@
 //! breaks off, the client's response breaks off too.
 
 use crate::driver::{Driver, Effects};
+use crate::grpc_call;
 use crate::leaf::LeafPermit;
 use crate::metrics::{ClientTimeout, ListenerMetrics, ResponseClass};
 use crate::root;
@@ -106,6 +107,8 @@ impl WinningResponse {
         worker: &Arc<Worker>,
     ) -> Self {
         trail.response_begun = trail.end.map(|end| end.at);
+        let status = response.head.fields.get(Known::GrpcStatus);
+        trail.grpc_status = status.and_then(grpc_call::parse_status);
         let worker = Arc::clone(worker);
         let completion = Completion { driver, trail: Some(trail), attempt, worker };
         Self { response, completion }
@@ -165,6 +168,24 @@ impl Completion {
         if let Some(trail) = &mut self.trail {
             trail.response_body(bytes);
         }
+    }
+
+    /// Notes the status of a gRPC call in the trailers.
+    fn trailers(&mut self, trailers: &HeaderMap) {
+        if let Some(trail) = &mut self.trail
+            && let Some(status) = trailers.get("grpc-status")
+        {
+            trail.grpc_status = grpc_call::parse_status(status.as_bytes());
+        }
+    }
+
+    /// Whether the replica has ended the call at the deadline of its client.
+    fn is_at_deadline(&self, error: &pool::ResponseError) -> bool {
+        let now = self.driver.upstream.clock.now();
+        self.trail.as_ref().is_some_and(|trail| {
+            let age = now.since(trail.started);
+            grpc_call::is_at_deadline(&trail.request_head, age, error)
+        })
     }
 
     /// Sets the bytes that an upgraded connection has carried.
@@ -231,6 +252,9 @@ impl Completion {
     }
 
     fn status(&self) -> ResponseClass {
+        if self.trail.as_ref().is_some_and(|trail| trail.has_failed_call()) {
+            return ResponseClass::FailedCall;
+        }
         let end = self.trail.as_ref().and_then(|trail| trail.end);
         let status = end.and_then(|end| end.status);
         status.map_or(ResponseClass::None, ResponseClass::Status)
@@ -350,6 +374,7 @@ impl RelayedBody {
         match body {
             BufferedBody::Whole(data, trailers) => {
                 completion.body(data.len());
+                trailers.iter().for_each(|trailers| completion.trailers(trailers));
                 completion.complete();
                 LeafPermit::finish(permit);
                 match trailers {
@@ -373,8 +398,19 @@ impl Streamed {
             return self.poll_idle(cx).map(|()| Some(Err(RelayError::Idle)));
         };
         self.frames += 1;
+        let frame = match frame {
+            Some(Err(error)) if self.completion.is_at_deadline(&error) => {
+                Some(Ok(Frame::trailers(grpc_call::deadline_trailers())))
+            }
+            frame => frame,
+        };
         let data = frame.as_ref().and_then(|frame| frame.as_ref().ok()?.data_ref());
         self.completion.body(data.map_or(0, Bytes::len));
+        if let Some(Ok(frame)) = &frame
+            && let Some(trailers) = frame.trailers_ref()
+        {
+            self.completion.trailers(trailers);
+        }
         let is_last = match &frame {
             None => true,
             Some(Err(error)) => {
@@ -384,7 +420,7 @@ impl Streamed {
                 }
                 true
             }
-            Some(Ok(_)) => self.body.is_end_stream(),
+            Some(Ok(frame)) => frame.is_trailers() || self.body.is_end_stream(),
         };
         if is_last {
             self.completion.complete();

@@ -8,6 +8,7 @@ mod straight;
 use crate::client::CLIENT_SLOW;
 use crate::config::FAILED_STATUSES;
 use crate::driver::{Driver, Effects, Upstream, UpstreamFull};
+use crate::grpc_call;
 use crate::leaf_headers::{LEAF_NOT_SENT, LEAF_TWIN_STARTED, QUEUE_FULL};
 use crate::metrics::ResponseClass;
 use crate::replica::Replica;
@@ -270,7 +271,8 @@ impl Exchange {
         if let Some(phases) = result.phases {
             self.trail.connected(attempt, phases);
         }
-        match result.response {
+        let age = now.since(self.trail.started);
+        match grpc_call::or_deadline_response(&self.outgoing.head, age, result.response) {
             Ok(response) if response.head.fields.get(Known::CurtailLeaf) == Some(LEAF_NOT_SENT) => {
                 // Without the leaf, this would be a failed connection.
                 self.trail.responded(attempt, now, response.head.status);

@@ -5,6 +5,7 @@
 //! A trail costs one allocation for the attempts, and one more when an extra attempt was skipped.
 
 use crate::client::Client;
+use crate::grpc_call;
 use crate::holdout::Draw;
 use crate::route_limits::LimitPermit;
 use crate::spans::prepared::{PreparedReplica, PreparedRoute};
@@ -69,6 +70,8 @@ pub(crate) struct Trail {
     pub(crate) request_body_bytes: Option<u64>,
     /// The size of the response body as far as it was read; absent: a response of the proxy itself, or none.
     pub(crate) response_body_bytes: Option<u64>,
+    /// The status of gRPC in the response, as far as it was read; absent: it has none.
+    pub(crate) grpc_status: Option<u16>,
 }
 
 /// The calls of a fan-out, as its line in the access log has them.
@@ -229,6 +232,7 @@ impl Trail {
             fan_out: None,
             request_body_bytes: None,
             response_body_bytes: None,
+            grpc_status: None,
         }
     }
 
@@ -243,6 +247,11 @@ impl Trail {
             size_of::<FanOutTrail>() + fan_out.missing_detail.as_ref().map_or(0, |text| text.len())
         });
         size_of::<Self>() + attempts + skipped + heads + detail + fan_out
+    }
+
+    /// Whether the response reports a failed gRPC call; its status of HTTP is 200.
+    pub(crate) fn has_failed_call(&self) -> bool {
+        self.grpc_status.is_some_and(grpc_call::is_failure)
     }
 
     /// The request's header with the host and the path of the client.

@@ -156,6 +156,17 @@ fn a_line_says_why_the_last_extra_attempt_was_not_sent() {
 }
 
 #[test]
+fn failed_grpc_calls_are_always_logged() {
+    let logger = Logger::new(", sample: 0");
+    for (status, is_logged) in [(0, false), (5, false), (13, true), (14, true)] {
+        let mut trail = usual();
+        trail.grpc_status = Some(status);
+        assert_eq!(logger.logs(&trail), is_logged, "{status}");
+        assert_eq!(Logger::new("").json(&trail)["grpc_status"], status);
+    }
+}
+
+#[test]
 fn the_query_is_logged_on_demand_only() {
     let path = |keys| Logger::new(keys).json(&usual())["path"].clone();
     assert_eq!(path(""), "/api/users/7");

@@ -29,7 +29,7 @@ catalogue! {
     REQUESTS = counter(
         "curtail_requests",
         &["upstream", "status"],
-        "Completed requests, by the first digit of the response status. `none`: the client disconnected before a response. `cancelled`: a fan-out did not need this call any more. `incomplete`: the response broke off after its headers.",
+        "Completed requests, by the first digit of the response status. `grpc_failure`: status 200 with a gRPC status that is a failure of the server (2, 4, 12, 13, 14, 15). `none`: the client disconnected before a response. `cancelled`: a fan-out did not need this call any more. `incomplete`: the response broke off after its headers.",
     );
     REQUEST_DURATION = histogram_seconds(
         "curtail_request_duration",
@@ -115,6 +115,16 @@ catalogue! {
         "curtail_replica_ejected",
         &["upstream", "replica"],
         "1 while the replica is ejected after failures, otherwise 0. When all replicas are ejected, the proxy uses all of them.",
+    );
+    SUSPECT = gauge(
+        "curtail_replica_suspect",
+        &["upstream", "replica"],
+        "1 while the replica is suspect, otherwise 0: another replica overtook one of its attempts, and it has not responded since. Balancing rules avoid it, so it has few attempts in flight.",
+    );
+    FULL = gauge(
+        "curtail_replica_full",
+        &["upstream", "replica"],
+        "1 while the replica is full, otherwise 0: its limit of connections has just rejected an attempt, and `least_request` and `peak_ewma` avoid it.",
     );
     EJECTIONS = counter(
         "curtail_replica_ejections",

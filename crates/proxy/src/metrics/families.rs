@@ -88,6 +88,11 @@ impl Snapshot {
         let ejected = replicas()
             .map(|(labels, r)| (labels, u32::from(r.circuit.state == CircuitState::Open)));
         out.add(&table::EJECTED, ejected);
+        let is_positive = |time: Duration| u32::from(time > Duration::ZERO);
+        let suspect = replicas().map(|(labels, r)| (labels, is_positive(r.suspect_for)));
+        out.add(&table::SUSPECT, suspect);
+        let full = replicas().map(|(labels, r)| (labels, is_positive(r.full_for)));
+        out.add(&table::FULL, full);
         out.counts(&table::EJECTIONS, self.by_upstream("reason", |u| &u.ejections));
         let healthy = replicas()
             .filter_map(|(labels, r)| Some((labels, u32::from(r.health.as_ref()?.is_healthy?))));

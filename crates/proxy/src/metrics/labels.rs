@@ -48,6 +48,8 @@ pub(crate) enum ResponseClass {
     None,
     /// A response with this status, complete or abandoned by the client.
     Status(StatusCode),
+    /// A complete response with a status of gRPC that is a failure of the server.
+    FailedCall,
     /// A response that broke off.
     Incomplete,
     /// No complete response: the fan-out cancelled the call.
@@ -55,15 +57,26 @@ pub(crate) enum ResponseClass {
 }
 
 impl Label for ResponseClass {
-    const NAMES: &'static [&'static str] =
-        &["none", "1xx", "2xx", "3xx", "4xx", "5xx", "other", "incomplete", "cancelled"];
+    const NAMES: &'static [&'static str] = &[
+        "none",
+        "1xx",
+        "2xx",
+        "3xx",
+        "4xx",
+        "5xx",
+        "other",
+        "grpc_failure",
+        "incomplete",
+        "cancelled",
+    ];
 
     fn index(&self) -> usize {
         match self {
             Self::None => 0,
             Self::Status(status) => usize::from(status.as_u16() / 100).min(6),
-            Self::Incomplete => 7,
-            Self::Cancelled => 8,
+            Self::FailedCall => 7,
+            Self::Incomplete => 8,
+            Self::Cancelled => 9,
         }
     }
 }
@@ -180,7 +193,12 @@ mod tests {
         let name = |class: ResponseClass| ResponseClass::NAMES[class.index()];
         let classes = [100, 204, 301, 499, 599, 600, 999].map(|code| name(with(code)));
         assert_eq!(classes, ["1xx", "2xx", "3xx", "4xx", "5xx", "other", "other"]);
-        let without = [ResponseClass::None, ResponseClass::Incomplete, ResponseClass::Cancelled];
-        assert_eq!(without.map(name), ["none", "incomplete", "cancelled"]);
+        let others = [
+            ResponseClass::None,
+            ResponseClass::FailedCall,
+            ResponseClass::Incomplete,
+            ResponseClass::Cancelled,
+        ];
+        assert_eq!(others.map(name), ["none", "grpc_failure", "incomplete", "cancelled"]);
     }
 }

@@ -133,7 +133,7 @@ impl Encoder<'_> {
                     describe_cancelled(&mut attributes, scratch, &reason);
                     false
                 }
-                None => describe_request_end(&mut attributes, end),
+                None => describe_request_end(&mut attributes, trail, end),
             };
             if let Some(detail) = &trail.error_detail {
                 attributes.text(b"curtail.error.detail", detail);
@@ -270,9 +270,12 @@ fn describe_cancelled(
 }
 
 /// Returns whether the request counts as failed.
-fn describe_request_end(attributes: &mut Attributes<'_>, end: &RequestEnd) -> bool {
+fn describe_request_end(attributes: &mut Attributes<'_>, trail: &Trail, end: &RequestEnd) -> bool {
     if let Some(status) = end.status {
         attributes.int(b"http.response.status_code", status.as_u16().into());
+    }
+    if let Some(status) = trail.grpc_status {
+        attributes.int(b"rpc.grpc.status_code", status.into());
     }
     let server_error = end.status.filter(StatusCode::is_server_error);
     match (end.error, &server_error) {
@@ -280,7 +283,7 @@ fn describe_request_end(attributes: &mut Attributes<'_>, end: &RequestEnd) -> bo
         (None, Some(status)) => attributes.text(b"error.type", status.as_str()),
         (None, None) => {}
     }
-    end.is_failure()
+    end.is_failure() || trail.has_failed_call()
 }
 
 fn describe_replica(

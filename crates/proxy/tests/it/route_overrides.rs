@@ -5,12 +5,17 @@ use crate::body;
 use crate::client::{Client, FullResponse};
 use crate::deadline::run;
 use crate::directory::Directory;
+use crate::frames::{CANCEL, DATA, END_HEADERS, Frames, HEADERS, RST_STREAM, fields};
 use crate::proxy::{Proxy, Setup};
 use crate::raw_replica::{RawReplica, Refusing};
 use crate::replica::{Replica, Speaks, ok, status};
 use crate::wire::Wire;
 use http::{HeaderValue, Request, Response, StatusCode, Version};
 use http_body_util::BodyExt as _;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use tokio::net::TcpListener;
+use tokio::sync::Notify;
 
 /// The status and the number of attempts of a request to two replicas that respond with this status.
 async fn attempts(keys: &str, code: StatusCode, upstream: &str) -> (u16, usize) {
@@ -100,13 +105,18 @@ fn a_route_has_an_idle_timeout_of_its_own_for_streams_and_upgraded_connections()
 /// Sends a gRPC call with this `grpc-timeout`.
 async fn call(proxy: &Proxy, version: Version, timeout: &'static str) -> FullResponse {
     let mut client = Client::connect(proxy.address(), version).await;
+    let request = call_of(&client, timeout);
+    client.send(request).await
+}
+
+fn call_of(client: &Client, timeout: &'static str) -> Request<body::Body> {
     let mut request = client.request_with("POST", "/pkg.Service/Method", body::whole("question"));
     for (name, value) in
         [("content-type", "application/grpc"), ("te", "trailers"), ("grpc-timeout", timeout)]
     {
         request.headers_mut().insert(name, HeaderValue::from_static(value));
     }
-    client.send(request).await
+    request
 }
 
 #[test]
@@ -145,6 +155,74 @@ fn a_call_ends_at_the_deadline_of_its_client() {
                 (Some("14"), Some("timed_out"))
             );
         }
+    });
+}
+
+/// A replica that resets the stream of each call with `CANCEL`, at once or, after a message, on a signal.
+async fn resetting(signal: Option<Arc<Notify>>) -> SocketAddr {
+    let listener = TcpListener::bind("127.0.0.1:0").await.expect("loopback");
+    let address = listener.local_addr().expect("it is bound");
+    tokio::spawn(async move {
+        while let Ok((stream, _)) = listener.accept().await {
+            let signal = signal.clone();
+            tokio::spawn(async move {
+                let Ok(mut frames) = Frames::accept(stream).await else { return };
+                while let Some(frame) = frames.read().await {
+                    if frame.kind != HEADERS {
+                        continue;
+                    }
+                    if let Some(signal) = &signal {
+                        let head = fields(&[(":status", "200")]);
+                        frames.send(HEADERS, END_HEADERS, frame.stream, &head).await;
+                        frames.send(DATA, 0, frame.stream, b"message").await;
+                        signal.notified().await;
+                    }
+                    frames.send(RST_STREAM, 0, frame.stream, &CANCEL.to_be_bytes()).await;
+                }
+            });
+        }
+    });
+    address
+}
+
+#[test]
+fn a_replica_that_resets_a_call_at_its_deadline_has_not_failed() {
+    run(async {
+        let ejections = "curtail_replica_ejections_total";
+        let setup = Setup::before(&[resetting(None).await]).upstream("connect: {protocol: http2}");
+        let proxy = setup.start();
+        for _ in 0..4 {
+            let response = call(&proxy, Version::HTTP_2, "1n").await;
+            assert_eq!((response.status, response.get("grpc-status")), (StatusCode::OK, Some("4")));
+        }
+        let metrics = proxy.metrics().await;
+        let failed = metrics.sum("curtail_requests_total", &[("status", "grpc_failure")]);
+        assert_eq!((failed, metrics.sum(ejections, &[])), (4, 0), "{metrics}");
+        // Before the deadline, a reset is a failure.
+        assert_eq!(call(&proxy, Version::HTTP_2, "1H").await.get("grpc-status"), Some("14"));
+    });
+}
+
+#[test]
+fn a_stream_that_its_replica_resets_at_the_deadline_ends_with_a_status() {
+    run(async {
+        let signal = Arc::new(Notify::new());
+        let replica = resetting(Some(Arc::clone(&signal))).await;
+        let proxy = Setup::before(&[replica]).upstream("connect: {protocol: http2}").start();
+        for _ in 0..4 {
+            let mut client = Client::connect(proxy.address(), Version::HTTP_2).await;
+            let request = call_of(&client, "1n");
+            let mut response = client.try_send(request).await.expect("a response").into_body();
+            let frame = response.frame().await.expect("a frame").expect("a good one");
+            assert_eq!(frame.into_data().expect("data"), "message");
+            signal.notify_one();
+            let frame = response.frame().await.expect("a frame").expect("a good one");
+            assert_eq!(frame.into_trailers().expect("trailers")["grpc-status"], "4");
+        }
+        let metrics = proxy.metrics().await;
+        let incomplete = metrics.sum("curtail_requests_total", &[("status", "incomplete")]);
+        let ejected = metrics.sum("curtail_replica_ejections_total", &[]);
+        assert_eq!((incomplete, ejected), (0, 0), "{metrics}");
     });
 }
 

@@ -257,7 +257,9 @@ impl ConnectionState {
         if let Some(interim) = stream.interim.pop_front() {
             return Poll::Ready(Ok(ResponseEvent::Interim(interim)));
         }
-        if let Some(response) = stream.response.take() {
+        // Of an incomplete response that has failed, nothing is left but its head.
+        let is_lost = stream.failure.is_some() && !stream.is_received;
+        if let Some(response) = stream.response.take().filter(|_| !is_lost) {
             let has_no_body = stream.is_received && stream.received.is_empty();
             let length = stream.unreceived.map(|left| left + stream.received.len());
             let length =

@@ -470,14 +470,30 @@ fn a_complete_response_survives_the_reset_that_follows_it() {
 fn an_incomplete_response_is_an_error_whatever_the_code_of_its_reset() {
     for code in [ErrorCode::NO_ERROR, ErrorCode::CANCEL] {
         let mut connection = Connection::new(Role::Client);
-        let key = connection.get_key();
+        let keys = [connection.get_key(), connection.get_key()];
         connection.receive_head(1, 0, &[(":status", "200")]);
-        connection.receive(kind::RST_STREAM, 0, 1, &code.0.to_be_bytes());
-        let response = connection.state.poll_response(&cx(), key);
+        let response = connection.state.poll_response(&cx(), keys[0]);
         assert!(matches!(response, Poll::Ready(Ok(ResponseEvent::Final(..)))));
-        let read = connection.state.poll_frame(&cx(), key);
+        connection.receive(kind::RST_STREAM, 0, 1, &code.0.to_be_bytes());
+        let read = connection.state.poll_frame(&cx(), keys[0]);
         assert!(matches!(read, Poll::Ready(Some(Err(Error::Reset(_))))));
+        // Where the response is still unread, it is no response.
+        connection.receive_head(3, 0, &[(":status", "200")]);
+        connection.receive(kind::RST_STREAM, 0, 3, &code.0.to_be_bytes());
+        let response = connection.state.poll_response(&cx(), keys[1]);
+        assert!(matches!(response, Poll::Ready(Err(Error::Reset(_)))));
     }
+}
+
+#[test]
+fn an_unread_response_with_less_data_than_announced_is_an_error() {
+    let mut connection = Connection::new(Role::Client);
+    let key = connection.get_key();
+    connection.receive_head(1, 0, &[(":status", "200"), ("content-length", "9")]);
+    connection.receive(kind::DATA, 0, 1, b"body");
+    connection.receive(kind::DATA, flag::END_STREAM, 1, b"body");
+    let response = connection.state.poll_response(&cx(), key);
+    assert!(matches!(response, Poll::Ready(Err(Error::Malformed(_)))), "{response:?}");
 }
 
 #[test]

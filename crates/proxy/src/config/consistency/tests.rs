@@ -69,7 +69,7 @@ access_log: {format: \"{nothing}\", headers: [a, a b, a]}
             f:12:39: upstreams.t.health_check.interval: 1ms is out of range: expected a duration from 100ms to 1h
             f:13:24: upstreams.t.connect.timeout: 5 has no unit (ns, us, ms, s, m or h): expected a duration such as 10ms or 1.5s
             f:14:1: access_log.file: missing: expected a path such as /path/to/file
-            f:14:22: access_log.format: "nothing" is not a field: expected one of time, client, listener, method, scheme, host, path, protocol, route, upstream, class, tenant, status, error, error_detail, reason, request_bytes, response_bytes, duration_ms, first_byte_ms, queue_ms, replica, hedges, retries, skipped, holdout, shards, shards_missing, shards_missing_detail, trace_id, or one of 5 more
+            f:14:22: access_log.format: "nothing" is not a field: expected one of time, client, listener, method, scheme, host, path, protocol, route, upstream, class, tenant, status, grpc_status, error, error_detail, reason, request_bytes, response_bytes, duration_ms, first_byte_ms, queue_ms, replica, hedges, retries, skipped, holdout, shards, shards_missing, shards_missing_detail, or one of 6 more
             f:14:48: access_log.headers[1]: "a b" is not the name of a header: expected one such as user-agent
             f:14:53: access_log.headers[2]: a is there twice"#]],
     );
@@ -122,7 +122,7 @@ upstreams:
             f:8:16: routes[0].upstream: "t" is not defined: did you mean s?
             f:8:28: routes[0].timeout: soon is text: expected a duration of at least 1ms
             f:8:47: routes[0].path_prefix: "a" does not begin with /
-            f:9:32: routes[1].path_prefix: "/b/*" has a wildcard: expected a prefix without one; /search matches all paths below it
+            f:9:32: routes[1].path_prefix: "/b/*" has a wildcard: expected a prefix without one, which matches all paths below it
             f:9:44: routes[1].host: "h:1" matches no request: expected a name or an address without a port, such as search.example.org
             f:9:72: routes[1].limits.per_tenant: no header names the tenant: expected the section tenants, with its header
             f:9:90: routes[1].limits.burst: x is text: expected a whole number from 1 to 1000000

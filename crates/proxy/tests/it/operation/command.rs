@@ -150,6 +150,14 @@ fn errors_and_a_port_in_use_end_it_with_codes_of_their_own() {
         let (exit, line) = code(&directory.write("broken.yaml", &broken)).await;
         assert_eq!(exit, Some(2), "{line}");
         assert!(line.contains("rotues"), "{line}");
+        let checked = async |text: &str, says: &str| {
+            let file = directory.write("checked.yaml", text).display().to_string();
+            let program = Program::start(&["--config", &file, "--check"]);
+            program.says(0, &[says]).await;
+            program.exit_code().await
+        };
+        assert_eq!(checked(&broken, "rotues").await, Some(2));
+        assert_eq!(checked(&yaml(&replica), "the configuration is correct").await, Some(0));
         let (exit, line) = code(&directory.path("missing.yaml")).await;
         assert_eq!(exit, Some(3), "{line}");
         let taken = yaml(&replica).replace("127.0.0.1:0", &replica.address().to_string());
@@ -163,6 +171,7 @@ fn errors_and_a_port_in_use_end_it_with_codes_of_their_own() {
         assert_eq!(exit, Some(3), "{line}");
         let says = "certificate.yaml:2:52: listeners[0].tls.certificate_file: /no: No such file";
         assert!(line.contains(says), "{line}");
+        assert_eq!(checked(&tls, "listeners[0].tls.certificate_file: /no").await, Some(3));
     });
 }
 

@@ -69,6 +69,23 @@ fn messages_go_to_and_fro_and_the_status_comes_in_trailers() {
 }
 
 #[test]
+fn a_call_that_fails_is_no_success_in_the_metrics() {
+    run(async {
+        let mut chain = Chain::start(GRPC, |_| {
+            let (sender, body) = body::channel();
+            tokio::spawn(async move { sender.trailers(grpc_status("13")).await });
+            std::future::ready(Response::new(body))
+        })
+        .await;
+        let request = call(&chain.client, body::whole("question"));
+        assert_eq!(chain.client.send(request).await.status, StatusCode::OK);
+        let metrics = chain.proxy.metrics().await;
+        let requests = |status| metrics.sum("curtail_requests_total", &[("status", status)]);
+        assert_eq!((requests("grpc_failure"), requests("2xx")), (1, 0));
+    });
+}
+
+#[test]
 fn an_outcome_without_a_body_comes_in_the_head() {
     run(async {
         let mut chain = Chain::start(GRPC, |_| {
