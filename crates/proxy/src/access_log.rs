@@ -117,8 +117,9 @@ impl<'a> AccessRecord<'a> {
 
     fn is_error(&self) -> bool {
         let cancelled = self.trail.and_then(|trail| trail.cancelled(&self.end));
-        let has_failed_call = self.trail.is_some_and(Trail::has_failed_call);
-        (self.end.is_failure() || has_failed_call) && cancelled.is_none()
+        let end = &self.end;
+        let is_failure = self.trail.map_or_else(|| end.is_failure(), |trail| trail.is_failure(end));
+        is_failure && cancelled.is_none()
     }
 }
 

@@ -59,7 +59,7 @@ pub struct ProxyArgs {
     /// Seed of the policies' randomness [default: random, and printed].
     #[arg(long)]
     pub seed: Option<u64>,
-    /// Check the configuration and its files, and exit: nothing is listened on or sent.
+    /// Check the configuration and its files, then exit without listening or sending.
     #[arg(long)]
     pub check: bool,
 }
@@ -125,7 +125,7 @@ pub fn run(args: &ProxyArgs) -> u8 {
     0
 }
 
-/// Logs all errors with which a start would fail, except addresses that cannot be bound; returns the exit code.
+/// Logs the errors that [`crate::check`] finds; returns the exit code.
 fn check(args: &ProxyArgs) -> u8 {
     let config = match configuration(args) {
         Ok(config) => config,
@@ -143,7 +143,7 @@ fn check(args: &ProxyArgs) -> u8 {
 /// Raises the limit of open files as far as the system allows. At the limit, new clients would wait, even for an error.
 fn raise_open_files(config: &Config) {
     // That of the client, and that to a replica.
-    let needed = 2 * config.limits.connections_max as u64;
+    let needed = 2 * config.limits.connections_max as u64 * config.listeners.len() as u64;
     match rlimit::increase_nofile_limit(u64::MAX) {
         Ok(allowed) if allowed < needed => tracing::warn!(
             allowed,

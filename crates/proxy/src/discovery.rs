@@ -374,12 +374,12 @@ impl State {
         let what = match result {
             LookupResult::Partial => "a part of discovery failed; its replicas stay",
             LookupResult::Empty if replicas > 0 => {
-                "discovery named none; the last replicas leave after empty_max"
+                "discovery found no replicas; the last ones leave after empty_max"
             }
             LookupResult::Failed | LookupResult::Found if replicas > 0 => {
                 "discovery failed; its last replicas stay"
             }
-            LookupResult::Empty => "discovery named none; there are no replicas",
+            LookupResult::Empty => "discovery found no replicas; there are no replicas",
             LookupResult::Failed | LookupResult::Found => "discovery failed; there are no replicas",
         };
         tracing::warn!(upstream, %source, replicas, error, "{what}");

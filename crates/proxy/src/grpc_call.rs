@@ -4,16 +4,19 @@
 //! Mapping", ibid., except 429: a limit of the proxy is no sign of a server that is down.
 
 use crate::request::ProxyResponse;
-use crate::response::{BufferedBody, BufferedResponse, RelayedBody};
+use crate::response::RelayedBody;
 use bytes::Bytes;
 use curtail_http::grpc;
-use curtail_http::head::{Fields, Known, RequestHead, ResponseHead};
-use curtail_http::pool::{ExchangeError, ResponseError};
+use curtail_http::head::{Fields, Known, RequestHead};
+use curtail_http::pool::ResponseError;
 use curtail_units::Duration;
 use http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode};
 
 /// A message is cut off after this many bytes. The text of a leaf may be as long as a body that is buffered.
 const MESSAGE_BYTES_MAX: usize = 1_024;
+
+/// The status of a call whose deadline has passed.
+pub(crate) const DEADLINE_EXCEEDED: u16 = 4;
 
 /// A status of gRPC.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -63,10 +66,18 @@ pub(crate) fn parse_status(value: &[u8]) -> Option<u16> {
     std::str::from_utf8(value).ok()?.parse().ok()
 }
 
-/// Whether a server reports its own failure with this status: "unknown", "deadline exceeded", "unimplemented", "internal",
-/// "unavailable" or "data loss" (OpenTelemetry, semantic conventions for gRPC, spans of servers).
-pub(crate) const fn is_failure(status: u16) -> bool {
-    matches!(status, 2 | 4 | 12 | 13 | 14 | 15)
+/// The name of a status with which a server reports its own failure (OpenTelemetry, semantic conventions for gRPC, spans of
+/// servers); [`None`] for other statuses.
+pub(crate) const fn failure_name(status: u16) -> Option<&'static str> {
+    Some(match status {
+        2 => "UNKNOWN",
+        4 => "DEADLINE_EXCEEDED",
+        12 => "UNIMPLEMENTED",
+        13 => "INTERNAL",
+        14 => "UNAVAILABLE",
+        15 => "DATA_LOSS",
+        _ => return None,
+    })
 }
 
 fn all<'f>(fields: &'f Fields, name: &'static [u8]) -> impl Iterator<Item = &'f [u8]> {
@@ -96,26 +107,8 @@ pub(crate) fn is_at_deadline(request: &RequestHead, age: Duration, error: &Respo
 
 /// The status of a call whose replica has ended it at the deadline, as trailers.
 pub(crate) fn deadline_trailers() -> HeaderMap {
-    let status = HeaderValue::from_static("4");
+    let status = HeaderValue::from(DEADLINE_EXCEEDED);
     HeaderMap::from_iter([(HeaderName::from_static("grpc-status"), status)])
-}
-
-/// The result of an attempt, `age` after the request. Where the replica has ended the call at its deadline, it is a response
-/// without a message.
-pub(crate) fn or_deadline_response(
-    request: &RequestHead,
-    age: Duration,
-    response: Result<BufferedResponse, ExchangeError>,
-) -> Result<BufferedResponse, ExchangeError> {
-    match response {
-        Err(ExchangeError::Broken { source, .. }) if is_at_deadline(request, age, &source) => {
-            let mut head = ResponseHead::new(StatusCode::OK);
-            head.fields.append(b"content-type", b"application/grpc");
-            head.fields.push(Known::GrpcStatus, GrpcStatus::DeadlineExceeded.code());
-            Ok(BufferedResponse { head, body: BufferedBody::Whole(Bytes::new(), None) })
-        }
-        response => response,
-    }
 }
 
 /// Makes an error of the proxy a status of gRPC if the request is a call. The response then is `Trailers-Only`: the headers

@@ -202,7 +202,7 @@ pub(crate) fn with_hedge(latency: Duration, saved: Option<Duration>) -> Duration
 pub(crate) fn measured(response: ResponseClass, age: Duration) -> Duration {
     let is_failure = match response {
         ResponseClass::Status(status) => status.is_server_error(),
-        ResponseClass::FailedCall | ResponseClass::Incomplete => true,
+        ResponseClass::GrpcFailure | ResponseClass::Incomplete => true,
         ResponseClass::None | ResponseClass::Cancelled => false,
     };
     if is_failure { Duration::MAX } else { age }

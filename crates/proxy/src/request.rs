@@ -531,9 +531,16 @@ fn respond_without_replica(
     let leaf_header = if trail.is_at_leaf { leaf_header(why) } else { None };
     // The upstream does not count a rejected request.
     let upstream = Some(upstream).filter(|_| !is_full);
-    let is_late = has_deadline && status == StatusCode::GATEWAY_TIMEOUT;
+    let is_call_deadline = why == NoResponse::CallDeadline;
+    let is_late = has_deadline && status == StatusCode::GATEWAY_TIMEOUT || is_call_deadline;
     let grpc_status = is_late.then_some(GrpcStatus::DeadlineExceeded);
-    let (mut head, body) = translate_own(&trail, own(status, error, ""), grpc_status);
+    let response = own(status, error, "");
+    let (mut head, body) = if is_call_deadline {
+        // A leaf, too, responds as its server should have: its root would take the 504 for a failure.
+        grpc_call::translate(trail.received_head(), response, grpc_status)
+    } else {
+        translate_own(&trail, response, grpc_status)
+    };
     record_own(worker, upstream, trail, (Some(status), Some(error)));
     let limit = RequestFailure::Failed(Failure::ConnectionLimit);
     if is_full || why == NoResponse::RequestFailure(limit) {
@@ -554,7 +561,10 @@ const fn leaf_header(why: NoResponse) -> Option<&'static [u8]> {
         NoResponse::RequestFailure(RequestFailure::Failed(
             Failure::ConnectionLimit | Failure::Unprocessed,
         )) => Some(LEAF_REFUSED),
-        NoResponse::RequestFailure(_) | NoResponse::UpstreamFull | NoResponse::Client(_) => None,
+        NoResponse::RequestFailure(_)
+        | NoResponse::UpstreamFull
+        | NoResponse::Client(_)
+        | NoResponse::CallDeadline => None,
     }
 }
 
@@ -568,6 +578,7 @@ pub(crate) const fn status_without_replica(why: NoResponse) -> (StatusCode, &'st
             (StatusCode::BAD_REQUEST, root::fault_name(fault))
         }
         NoResponse::UpstreamFull => (StatusCode::SERVICE_UNAVAILABLE, "upstream_in_flight_limit"),
+        NoResponse::CallDeadline => (StatusCode::GATEWAY_TIMEOUT, root::TIMED_OUT),
         NoResponse::RequestFailure(why) => {
             let status = match why {
                 RequestFailure::NoReplica => StatusCode::SERVICE_UNAVAILABLE,

@@ -21,7 +21,7 @@ use curtail_http::replay::{BodyError, ClientFault, Replay};
 use curtail_http::{http1, trailers};
 use curtail_policy::{AttemptId, Event, Failure};
 use curtail_units::Instant;
-use http::{HeaderMap, StatusCode};
+use http::{HeaderMap, StatusCode, Version};
 use http_body::{Body, Frame, SizeHint};
 use http_body_util::BodyExt as _;
 use std::fmt::Display;
@@ -96,6 +96,8 @@ pub(crate) struct Completion {
     trail: Option<Box<Trail>>,
     attempt: AttemptId,
     worker: Arc<Worker>,
+    /// Whether trailers of the proxy reach the client, which over HTTP/1.1 is not certain.
+    takes_trailers: bool,
 }
 
 impl WinningResponse {
@@ -110,7 +112,9 @@ impl WinningResponse {
         let status = response.head.fields.get(Known::GrpcStatus);
         trail.grpc_status = status.and_then(grpc_call::parse_status);
         let worker = Arc::clone(worker);
-        let completion = Completion { driver, trail: Some(trail), attempt, worker };
+        let takes_trailers = trail.request_head.version == Version::HTTP_2;
+        let trail = Some(trail);
+        let completion = Completion { driver, trail, attempt, worker, takes_trailers };
         Self { response, completion }
     }
 
@@ -171,7 +175,7 @@ impl Completion {
     }
 
     /// Notes the status of a gRPC call in the trailers.
-    fn trailers(&mut self, trailers: &HeaderMap) {
+    fn note_trailers(&mut self, trailers: &HeaderMap) {
         if let Some(trail) = &mut self.trail
             && let Some(status) = trailers.get("grpc-status")
         {
@@ -239,6 +243,9 @@ impl Completion {
 
     /// Ends the request with an error of the proxy, which cannot use the complete response of the replica.
     pub(crate) fn end_with_error(&mut self, error: &'static str) {
+        if let Some(trail) = &mut self.trail {
+            trail.grpc_status = None;
+        }
         self.end_whole(Some(error));
     }
 
@@ -252,8 +259,8 @@ impl Completion {
     }
 
     fn status(&self) -> ResponseClass {
-        if self.trail.as_ref().is_some_and(|trail| trail.has_failed_call()) {
-            return ResponseClass::FailedCall;
+        if self.trail.as_ref().is_some_and(|trail| trail.grpc_failure().is_some()) {
+            return ResponseClass::GrpcFailure;
         }
         let end = self.trail.as_ref().and_then(|trail| trail.end);
         let status = end.and_then(|end| end.status);
@@ -290,6 +297,14 @@ impl Completion {
     /// Ends the request after `stream_idle_timeout`: the client does not get the rest of the response.
     pub(crate) fn time_out(&mut self) {
         self.stop("stream_idle", ResponseClass::Incomplete);
+    }
+
+    /// Ends a gRPC call whose replica has ended it at the deadline of its client.
+    fn end_at_deadline(&mut self) {
+        if let Some(trail) = &mut self.trail {
+            trail.grpc_status = Some(grpc_call::DEADLINE_EXCEEDED);
+        }
+        self.stop(root::TIMED_OUT, self.status());
     }
 
     /// Abandons the request: the connection or stream of the client has ended.
@@ -374,7 +389,7 @@ impl RelayedBody {
         match body {
             BufferedBody::Whole(data, trailers) => {
                 completion.body(data.len());
-                trailers.iter().for_each(|trailers| completion.trailers(trailers));
+                trailers.iter().for_each(|trailers| completion.note_trailers(trailers));
                 completion.complete();
                 LeafPermit::finish(permit);
                 match trailers {
@@ -398,18 +413,23 @@ impl Streamed {
             return self.poll_idle(cx).map(|()| Some(Err(RelayError::Idle)));
         };
         self.frames += 1;
-        let frame = match frame {
-            Some(Err(error)) if self.completion.is_at_deadline(&error) => {
-                Some(Ok(Frame::trailers(grpc_call::deadline_trailers())))
+        if let Some(Err(error)) = &frame
+            && self.completion.is_at_deadline(error)
+        {
+            // The age at which it was cut short is no latency of the leaf.
+            self.permit = None;
+            self.completion.end_at_deadline();
+            if self.completion.takes_trailers && self.body.size_hint().exact().is_none() {
+                let status = grpc_call::deadline_trailers();
+                return Poll::Ready(Some(Ok(Frame::trailers(status))));
             }
-            frame => frame,
-        };
+        }
         let data = frame.as_ref().and_then(|frame| frame.as_ref().ok()?.data_ref());
         self.completion.body(data.map_or(0, Bytes::len));
         if let Some(Ok(frame)) = &frame
             && let Some(trailers) = frame.trailers_ref()
         {
-            self.completion.trailers(trailers);
+            self.completion.note_trailers(trailers);
         }
         let is_last = match &frame {
             None => true,
@@ -420,7 +440,7 @@ impl Streamed {
                 }
                 true
             }
-            Some(Ok(frame)) => frame.is_trailers() || self.body.is_end_stream(),
+            Some(Ok(_)) => self.body.is_end_stream(),
         };
         if is_last {
             self.completion.complete();

@@ -3,25 +3,24 @@
 //! The machines decide ([`crate::driver`]), and this module carries out their effects. Attempts are futures that the
 //! request's own task polls side by side. To cancel an attempt, the task drops the future.
 
+mod outgoing;
 mod straight;
 
 use crate::client::CLIENT_SLOW;
-use crate::config::FAILED_STATUSES;
 use crate::driver::{Driver, Effects, Upstream, UpstreamFull};
 use crate::grpc_call;
-use crate::leaf_headers::{LEAF_NOT_SENT, LEAF_TWIN_STARTED, QUEUE_FULL};
+use crate::leaf_headers::LEAF_NOT_SENT;
 use crate::metrics::ResponseClass;
 use crate::replica::Replica;
 use crate::response::{BufferedResponse, WinningResponse, take_small};
-use crate::trace_context::TraceContext;
 use crate::trail::{AttemptEnd, AttemptTrail, CancelReason, RequestEnd, Trail};
 use crate::worker::Worker;
-use crate::{leaf_headers, probe, trace_context};
+use crate::{leaf_headers, probe};
 use curtail_http::connection_counts::ConnectPhases;
-use curtail_http::head::{Known, RequestHead, ResponseHead};
+use curtail_http::head::{Known, RequestHead};
 use curtail_http::outbound_request::OutboundRequest;
-use curtail_http::pool::{ExchangeError, ExchangeErrorKind};
-use curtail_http::replay::{ClientFault, OutboundBody, Replay};
+use curtail_http::pool::{ExchangeError, ExchangeErrorKind, ResponseError};
+use curtail_http::replay::{ClientFault, Replay};
 use curtail_http::service::InterimSink;
 use curtail_http::timers::Timer;
 use curtail_policy::{
@@ -29,7 +28,7 @@ use curtail_policy::{
     RequestFailure, Tie,
 };
 use curtail_units::Instant;
-use http::{StatusCode, Version};
+use http::StatusCode;
 use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;
@@ -37,6 +36,9 @@ use std::task::{Context, Poll, ready};
 
 /// Most requests have one attempt, and most of the other requests have two.
 const ATTEMPTS_USUAL: usize = 2;
+
+/// The error of a request whose time limit has passed.
+pub(crate) const TIMED_OUT: &str = "timed_out";
 
 /// A request on its way to an upstream.
 #[derive(Clone)]
@@ -66,6 +68,8 @@ pub(crate) enum NoResponse {
     UpstreamFull,
     /// The client did not finish its request.
     Client(ClientFault),
+    /// A replica ended the gRPC call at the deadline of its client.
+    CallDeadline,
 }
 
 type AttemptFuture = Pin<Box<dyn Future<Output = AttemptResult> + Send>>;
@@ -95,6 +99,8 @@ struct Exchange {
     /// Whether the request was sent once without its machine, which panicked. It is not sent again.
     is_sent_straight: bool,
     replay_lost: bool,
+    /// Whether a replica has ended the gRPC call at the deadline of its client.
+    is_past_deadline: bool,
 }
 
 /// Sends a request to an upstream, and waits for the response that the client gets.
@@ -125,6 +131,7 @@ pub(crate) async fn exchange(
         timer: Timer::new(&worker.timers),
         is_sent_straight: false,
         replay_lost: false,
+        is_past_deadline: false,
     }));
     let mut ended = exchange.get().carry_out(now, &mut effects);
     // The next event has the memory.
@@ -189,6 +196,9 @@ impl Exchange {
                 // There is no complete request to send, even if the client still waits for a response.
                 return Poll::Ready(self.end_for_client(fault));
             }
+            if self.is_past_deadline {
+                return Poll::Ready(self.end_at_deadline());
+            }
             if let Some(ended) = self.handle(event) {
                 return Poll::Ready(ended);
             }
@@ -203,6 +213,18 @@ impl Exchange {
         };
         self.trail.replace_client_gone(CancelReason::of_error(error));
         Err(NoResponse::Client(fault))
+    }
+
+    /// Ends a gRPC call whose replica has ended it at the deadline: neither a failure of the replica nor a success.
+    fn end_at_deadline(&mut self) -> Ended {
+        self.handle(Event::Abandoned);
+        self.trail.replace_client_gone(CancelReason::of_error(TIMED_OUT));
+        Err(NoResponse::CallDeadline)
+    }
+
+    fn is_at_deadline(&self, now: Instant, error: &ResponseError) -> bool {
+        let age = now.since(self.trail.started);
+        grpc_call::is_at_deadline(&self.outgoing.head, age, error)
     }
 
     /// Why the client's request body is incomplete for ever.
@@ -271,8 +293,7 @@ impl Exchange {
         if let Some(phases) = result.phases {
             self.trail.connected(attempt, phases);
         }
-        let age = now.since(self.trail.started);
-        match grpc_call::or_deadline_response(&self.outgoing.head, age, result.response) {
+        match result.response {
             Ok(response) if response.head.fields.get(Known::CurtailLeaf) == Some(LEAF_NOT_SENT) => {
                 // Without the leaf, this would be a failed connection.
                 self.trail.responded(attempt, now, response.head.status);
@@ -297,6 +318,12 @@ impl Exchange {
             Err(_) if self.body_fault().is_some() => {
                 // It is the client that failed: the request is abandoned next.
                 self.attempts[index] = Attempt::Gone;
+                Event::Failed { attempt, failure: Failure::Broken }
+            }
+            Err(ExchangeError::Broken { source, .. }) if self.is_at_deadline(now, &source) => {
+                // The request is abandoned next.
+                self.attempts[index] = Attempt::Gone;
+                self.is_past_deadline = true;
                 Event::Failed { attempt, failure: Failure::Broken }
             }
             Err(error) => {
@@ -520,62 +547,6 @@ impl Exchange {
     }
 }
 
-impl Outgoing {
-    /// Whether the request is the WebSocket handshake of an HTTP/2 client (RFC 8441).
-    pub(crate) fn is_connect(&self) -> bool {
-        self.upgrade.is_some() && self.head.version == Version::HTTP_2
-    }
-
-    fn outcome(&self, response: &BufferedResponse) -> Outcome {
-        let ResponseHead { status, fields } = &response.head;
-        if let Some(leaf) = fields.get(Known::CurtailLeaf) {
-            return if leaf == LEAF_TWIN_STARTED { Outcome::TwinStarted } else { Outcome::Refused };
-        }
-        // gRPC reports UNAVAILABLE (14) with status 200, and in the headers if there is no body.
-        let is_unavailable =
-            *status == StatusCode::OK && fields.get(Known::GrpcStatus) == Some(b"14");
-        let failed = self.failed_statuses.as_deref().unwrap_or(&FAILED_STATUSES);
-        if is_unavailable || failed.contains(status) { Outcome::Bad } else { Outcome::Good }
-    }
-
-    /// The name of the error of a response that stands for all leaves that refused the request.
-    fn error(&self, response: &BufferedResponse) -> Option<&'static str> {
-        if self.outcome(response) != Outcome::Refused {
-            return None;
-        }
-        let name = response.head.fields.get_text(Known::CurtailError);
-        let known = [QUEUE_FULL, Failure::ConnectionLimit.name(), Failure::Unprocessed.name()];
-        let known = known.into_iter().find(|known| name == Some(known));
-        Some(known.unwrap_or(Failure::Refused.name()))
-    }
-
-    fn attempt(
-        &self,
-        context: &TraceContext,
-        span_id: trace_context::SpanId,
-        class: Class,
-    ) -> Box<OutboundRequest> {
-        let body = match &self.body {
-            None => OutboundBody::Empty,
-            Some(replay) => OutboundBody::Replay(replay.reader()),
-        };
-        let mut request = OutboundRequest::new(Arc::clone(&self.head), body);
-        request.interim.clone_from(&self.interim);
-        // Without spans of the proxy, the replicas' spans belong to the span of the caller.
-        if self.is_traced {
-            request.set_traceparent(context.child_header(span_id));
-        }
-        if class != Class::default() {
-            request.set(Known::CurtailClass, class.name().as_bytes());
-        }
-        if let Some(protocol) = &self.upgrade {
-            request.set(Known::Connection, b"upgrade");
-            request.set(Known::Upgrade, protocol);
-        }
-        request
-    }
-}
-
 fn attempt_id(index: usize) -> AttemptId {
     AttemptId(u8::try_from(index).expect("at most ATTEMPTS_MAX and one that passes straight"))
 }
@@ -593,7 +564,7 @@ pub(crate) const fn fault_name(fault: ClientFault) -> &'static str {
 pub(crate) const fn name(why: RequestFailure) -> &'static str {
     match why {
         RequestFailure::NoReplica => "no_replica",
-        RequestFailure::TimedOut => "timed_out",
+        RequestFailure::TimedOut => TIMED_OUT,
         RequestFailure::Failed(failure) => failure.name(),
     }
 }

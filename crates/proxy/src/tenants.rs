@@ -71,7 +71,7 @@ impl Tenants {
         let name = &name[..name.len().min(NAME_BYTES_MAX)];
         let mut shard = lock(&self.shards[worker]);
         shard.advance(end.at, self.config.max);
-        shard.table.record(name, end.at.since(trail.started), end.is_failure());
+        shard.table.record(name, end.at.since(trail.started), trail.is_failure(&end));
     }
 
     /// Merges the requests of all workers. That takes milliseconds if there are thousands of tenants.

@@ -249,9 +249,15 @@ impl Trail {
         size_of::<Self>() + attempts + skipped + heads + detail + fan_out
     }
 
-    /// Whether the response reports a failed gRPC call; its status of HTTP is 200.
-    pub(crate) fn has_failed_call(&self) -> bool {
-        self.grpc_status.is_some_and(grpc_call::is_failure)
+    /// The name of the gRPC status of a response with status 200, if it is a failure of the server.
+    pub(crate) fn grpc_failure(&self) -> Option<&'static str> {
+        let is_ok = self.end.is_some_and(|end| end.status == Some(StatusCode::OK));
+        self.grpc_status.filter(|_| is_ok).and_then(grpc_call::failure_name)
+    }
+
+    /// Whether the request, which has this end, counts as failed.
+    pub(crate) fn is_failure(&self, end: &RequestEnd) -> bool {
+        end.is_failure() || self.grpc_failure().is_some()
     }
 
     /// The request's header with the host and the path of the client.

@@ -119,7 +119,7 @@ catalogue! {
     SUSPECT = gauge(
         "curtail_replica_suspect",
         &["upstream", "replica"],
-        "1 while the replica is suspect, otherwise 0: another replica overtook one of its attempts, and it has not responded since. Balancing rules avoid it, so it has few attempts in flight.",
+        "1 while the replica is suspect, otherwise 0: another replica overtook one of its attempts. Until it responds, and at most 8 times the age of that attempt (longer if that happens again), balancing rules that compare replicas avoid it, so it has few attempts in flight.",
     );
     FULL = gauge(
         "curtail_replica_full",

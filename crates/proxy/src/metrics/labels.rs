@@ -49,7 +49,7 @@ pub(crate) enum ResponseClass {
     /// A response with this status, complete or abandoned by the client.
     Status(StatusCode),
     /// A complete response with a status of gRPC that is a failure of the server.
-    FailedCall,
+    GrpcFailure,
     /// A response that broke off.
     Incomplete,
     /// No complete response: the fan-out cancelled the call.
@@ -74,7 +74,7 @@ impl Label for ResponseClass {
         match self {
             Self::None => 0,
             Self::Status(status) => usize::from(status.as_u16() / 100).min(6),
-            Self::FailedCall => 7,
+            Self::GrpcFailure => 7,
             Self::Incomplete => 8,
             Self::Cancelled => 9,
         }
@@ -195,7 +195,7 @@ mod tests {
         assert_eq!(classes, ["1xx", "2xx", "3xx", "4xx", "5xx", "other", "other"]);
         let others = [
             ResponseClass::None,
-            ResponseClass::FailedCall,
+            ResponseClass::GrpcFailure,
             ResponseClass::Incomplete,
             ResponseClass::Cancelled,
         ];

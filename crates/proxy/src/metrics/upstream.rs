@@ -101,7 +101,7 @@ impl UpstreamMetrics {
     pub(crate) fn ended(&self, response: ResponseClass, age: Duration) {
         self.requests.add(&response, 1);
         match response {
-            ResponseClass::Status(_) | ResponseClass::FailedCall => self.latency.record(age),
+            ResponseClass::Status(_) | ResponseClass::GrpcFailure => self.latency.record(age),
             ResponseClass::None | ResponseClass::Incomplete | ResponseClass::Cancelled => {
                 self.cut_short.record(age);
             }

@@ -278,12 +278,11 @@ fn describe_request_end(attributes: &mut Attributes<'_>, trail: &Trail, end: &Re
         attributes.int(b"rpc.grpc.status_code", status.into());
     }
     let server_error = end.status.filter(StatusCode::is_server_error);
-    match (end.error, &server_error) {
-        (Some(error), _) => attributes.text(b"error.type", error),
-        (None, Some(status)) => attributes.text(b"error.type", status.as_str()),
-        (None, None) => {}
+    let status_error = server_error.as_ref().map(StatusCode::as_str);
+    if let Some(error) = end.error.or(status_error).or(trail.grpc_failure()) {
+        attributes.text(b"error.type", error);
     }
-    end.is_failure() || trail.has_failed_call()
+    trail.is_failure(end)
 }
 
 fn describe_replica(

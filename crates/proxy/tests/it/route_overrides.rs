@@ -159,7 +159,7 @@ fn a_call_ends_at_the_deadline_of_its_client() {
 }
 
 /// A replica that resets the stream of each call with `CANCEL`, at once or, after a message, on a signal.
-async fn resetting(signal: Option<Arc<Notify>>) -> SocketAddr {
+async fn start_resetting_replica(signal: Option<Arc<Notify>>) -> SocketAddr {
     let listener = TcpListener::bind("127.0.0.1:0").await.expect("loopback");
     let address = listener.local_addr().expect("it is bound");
     tokio::spawn(async move {
@@ -186,20 +186,26 @@ async fn resetting(signal: Option<Arc<Notify>>) -> SocketAddr {
 }
 
 #[test]
-fn a_replica_that_resets_a_call_at_its_deadline_has_not_failed() {
+fn a_replica_that_resets_a_call_at_its_deadline_has_neither_failed_nor_succeeded() {
     run(async {
         let ejections = "curtail_replica_ejections_total";
-        let setup = Setup::before(&[resetting(None).await]).upstream("connect: {protocol: http2}");
+        let setup = Setup::before(&[start_resetting_replica(None).await])
+            .upstream("connect: {protocol: http2}");
         let proxy = setup.start();
         for _ in 0..4 {
             let response = call(&proxy, Version::HTTP_2, "1n").await;
             assert_eq!((response.status, response.get("grpc-status")), (StatusCode::OK, Some("4")));
+            assert_eq!(response.error(), Some("timed_out"));
         }
         let metrics = proxy.metrics().await;
-        let failed = metrics.sum("curtail_requests_total", &[("status", "grpc_failure")]);
-        assert_eq!((failed, metrics.sum(ejections, &[])), (4, 0), "{metrics}");
-        // Before the deadline, a reset is a failure.
-        assert_eq!(call(&proxy, Version::HTTP_2, "1H").await.get("grpc-status"), Some("14"));
+        assert_eq!(metrics.sum("curtail_requests_total", &[("status", "5xx")]), 4, "{metrics}");
+        assert_eq!(metrics.sum(ejections, &[]), 0, "{metrics}");
+        // Before the deadline, a reset is a failure. Three in a row eject the replica, whatever is between them.
+        for (timeout, status) in [("1H", "14"), ("1H", "14"), ("1n", "4"), ("1H", "14")] {
+            let response = call(&proxy, Version::HTTP_2, timeout).await;
+            assert_eq!(response.get("grpc-status"), Some(status), "{timeout}");
+        }
+        assert_eq!(proxy.metrics().await.sum(ejections, &[]), 1);
     });
 }
 
@@ -207,7 +213,7 @@ fn a_replica_that_resets_a_call_at_its_deadline_has_not_failed() {
 fn a_stream_that_its_replica_resets_at_the_deadline_ends_with_a_status() {
     run(async {
         let signal = Arc::new(Notify::new());
-        let replica = resetting(Some(Arc::clone(&signal))).await;
+        let replica = start_resetting_replica(Some(Arc::clone(&signal))).await;
         let proxy = Setup::before(&[replica]).upstream("connect: {protocol: http2}").start();
         for _ in 0..4 {
             let mut client = Client::connect(proxy.address(), Version::HTTP_2).await;
@@ -220,9 +226,9 @@ fn a_stream_that_its_replica_resets_at_the_deadline_ends_with_a_status() {
             assert_eq!(frame.into_trailers().expect("trailers")["grpc-status"], "4");
         }
         let metrics = proxy.metrics().await;
-        let incomplete = metrics.sum("curtail_requests_total", &[("status", "incomplete")]);
+        let failed = metrics.sum("curtail_requests_total", &[("status", "grpc_failure")]);
         let ejected = metrics.sum("curtail_replica_ejections_total", &[]);
-        assert_eq!((incomplete, ejected), (0, 0), "{metrics}");
+        assert_eq!((failed, ejected), (4, 0), "{metrics}");
     });
 }
 

@@ -189,7 +189,9 @@ impl ConnectionState {
         why: &'static str,
     ) -> Result<(), Violation> {
         let mut arrivals = self.arrivals.iter_mut();
-        if let Some(untaken) = arrivals.find(|arrival| arrival.is_request(key)) {
+        if code == ErrorCode::PROTOCOL_ERROR
+            && let Some(untaken) = arrivals.find(|arrival| arrival.is_request(key))
+        {
             *untaken = Arrival::Note(why);
         }
         self.reset_for(key, code, Error::Malformed(why))

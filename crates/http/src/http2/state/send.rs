@@ -257,8 +257,8 @@ impl ConnectionState {
         if let Some(interim) = stream.interim.pop_front() {
             return Poll::Ready(Ok(ResponseEvent::Interim(interim)));
         }
-        // Of an incomplete response that has failed, nothing is left but its head.
-        let is_lost = stream.failure.is_some() && !stream.is_received;
+        // The failure of an incomplete response has discarded its body, so its length is unknown. A tunnel has none.
+        let is_lost = stream.failure.is_some() && !stream.is_received && !stream.is_connect;
         if let Some(response) = stream.response.take().filter(|_| !is_lost) {
             let has_no_body = stream.is_received && stream.received.is_empty();
             let length = stream.unreceived.map(|left| left + stream.received.len());

@@ -243,6 +243,16 @@ fn what_counts_as_an_error_of_a_request() {
         let status = ended.and_then(|end| end.status).map(|status| i64::from(status.as_u16()));
         assert_eq!(spans[0].int("http.response.status_code"), status);
     }
+    for (http, grpc, error_type) in
+        [(200, 14, Some("UNAVAILABLE")), (200, 5, None), (404, 14, None), (503, 14, Some("503"))]
+    {
+        let mut trail = trail(get("/api"));
+        (trail.end, trail.grpc_status) = (end(http, None), Some(grpc));
+        let spans = encode(&trail);
+        assert_eq!(spans[0].text("error.type"), error_type, "{http}, {grpc}");
+        assert_eq!(spans[0].status, if error_type.is_some() { ERROR } else { 0 }, "{http}, {grpc}");
+        assert_eq!(spans[0].int("rpc.grpc.status_code"), Some(grpc.into()));
+    }
 }
 
 #[test]
