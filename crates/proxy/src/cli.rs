@@ -125,7 +125,7 @@ pub fn run(args: &ProxyArgs) -> u8 {
     0
 }
 
-/// Logs the errors that [`crate::check`] finds; returns the exit code.
+/// Logs the errors that [`crate::check()`] finds; returns the exit code.
 fn check(args: &ProxyArgs) -> u8 {
     let config = match configuration(args) {
         Ok(config) => config,

@@ -47,7 +47,7 @@ pub(crate) struct Outgoing {
     pub(crate) head: Arc<RequestHead>,
     pub(crate) body: Option<Arc<Replay>>,
     pub(crate) request: Request,
-    /// The statuses that count as failed attempts; absent: [`FAILED_STATUSES`].
+    /// The statuses that count as failed attempts; absent: [`crate::config::FAILED_STATUSES`].
     pub(crate) failed_statuses: Option<Arc<[StatusCode]>>,
     /// The only replicas that attempts may go to, in ascending order; absent: all.
     pub(crate) eligible: Option<Arc<[ReplicaId]>>,
