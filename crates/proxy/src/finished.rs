@@ -25,8 +25,8 @@ const WAITING_BYTES_MAX: usize = 512 << 10;
 /// The worker does not wait for [`DELAY`] when this many requests have finished: they would not stay in its caches.
 const MANY: usize = 48;
 
-/// Maximum number of requests in a batch, some 10 µs. Between two batches, the other tasks of the worker run.
-const BATCH_MAX: usize = 4;
+/// Maximum number of requests in a batch. Between two batches, the other tasks of the worker run.
+const BATCH_MAX: usize = 16;
 
 /// The finished requests, by worker.
 #[derive(Debug)]
