@@ -379,7 +379,7 @@ impl State {
             LookupResult::Failed | LookupResult::Found if replicas > 0 => {
                 "discovery failed; its last replicas stay"
             }
-            LookupResult::Empty => "discovery found no replicas; there are no replicas",
+            LookupResult::Empty => "discovery found nothing; there are no replicas",
             LookupResult::Failed | LookupResult::Found => "discovery failed; there are no replicas",
         };
         tracing::warn!(upstream, %source, replicas, error, "{what}");

@@ -48,7 +48,7 @@ pub(crate) enum ResponseClass {
     None,
     /// A response with this status, complete or abandoned by the client.
     Status(StatusCode),
-    /// A complete response with a status of gRPC that is a failure of the server.
+    /// A response with a status of gRPC that is a failure of the server.
     GrpcFailure,
     /// A response that broke off.
     Incomplete,
