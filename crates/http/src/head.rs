@@ -67,6 +67,13 @@ impl RequestHead {
         let authority = self.authority.as_ref().map(Authority::as_str);
         authority.or_else(|| self.fields.get_text(Known::Host))
     }
+
+    /// [`Self::host`] without a check that it is text.
+    #[must_use]
+    pub fn host_bytes(&self) -> Option<&[u8]> {
+        let authority = self.authority.as_ref().map(|authority| authority.as_str().as_bytes());
+        authority.or_else(|| self.fields.get(Known::Host))
+    }
 }
 
 impl ResponseHead {

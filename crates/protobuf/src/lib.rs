@@ -103,10 +103,11 @@ pub fn length_field(out: &mut Vec<u8>, field: u32, len: usize) {
     varint(out, len as u64);
 }
 
-/// The tag of a [`length_field`], which is one byte if the number of the field is below 16.
+/// The tag of a field whose number is below 16, which is one byte.
 #[must_use]
-pub fn length_tag(field: u32) -> u8 {
-    (field << 3).to_le_bytes()[0] | LEN
+pub const fn short_tag(field: u32, wire_type: u8) -> u8 {
+    debug_assert!(field < 16, "the tag takes two bytes");
+    (field << 3).to_le_bytes()[0] | wire_type
 }
 
 /// Appends a nested message of less than 2 MiB, made of the bytes that `write` appends.

@@ -17,6 +17,8 @@ pub(crate) mod format;
 mod line;
 pub(crate) mod writer;
 
+pub(crate) use line::PreparedText;
+
 use crate::client::Client;
 use crate::config::{AccessLogConfig, Config};
 use crate::trail::{RequestEnd, Trail};
@@ -87,8 +89,8 @@ impl AccessLog {
 
 impl<'a> AccessRecord<'a> {
     pub(crate) fn of_request(trail: &'a Trail, end: RequestEnd) -> Self {
-        let id = trail.context.trace_id.iter();
-        let draw = id.fold(0_u64, |draw, byte| draw.rotate_left(8) ^ u64::from(*byte));
+        let (halves, _) = trail.context.trace_id.as_chunks();
+        let draw = halves.iter().fold(0, |draw, half| draw ^ u64::from_be_bytes(*half));
         let error_detail = trail.error_detail.as_deref();
         Self { client: &trail.client, trail: Some(trail), end, error_detail, draw }
     }
@@ -109,9 +111,9 @@ impl<'a> AccessRecord<'a> {
     }
 
     fn is_wanted(&self, slower_than: Option<Duration>, sample: f64) -> bool {
-        self.is_error()
+        sample >= 1.0
+            || self.is_error()
             || slower_than.is_some_and(|limit| self.duration() > Some(limit))
-            || sample >= 1.0
             || Rng::new(self.draw).chance(sample)
     }
 

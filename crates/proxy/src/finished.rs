@@ -54,6 +54,8 @@ struct Queue {
 #[derive(Debug)]
 struct FinishedRequest {
     trail: Box<Trail>,
+    /// The memory of the trail.
+    bytes: usize,
     /// The configuration at its end.
     snapshot: Arc<ConfigSnapshot>,
 }
@@ -66,7 +68,7 @@ impl FinishedRequests {
     /// Returns whether the worker now has too many requests.
     fn push(&self, worker: usize, request: FinishedRequest) -> bool {
         let mut queue = self.lock(worker);
-        queue.bytes += request.trail.memory();
+        queue.bytes += request.bytes;
         queue.requests.push_back(request);
         let (is_due, is_full) = (matches!(queue.requests.len(), 1 | MANY), queue.is_full());
         drop(queue);
@@ -81,7 +83,7 @@ impl FinishedRequests {
         let mut queue = self.lock(worker);
         let count = queue.requests.len().min(BATCH_MAX);
         let batch: Vec<_> = queue.requests.drain(..count).collect();
-        queue.bytes -= batch.iter().map(|request| request.trail.memory()).sum::<usize>();
+        queue.bytes -= batch.iter().map(|request| request.bytes).sum::<usize>();
         (batch, queue.is_full())
     }
 
@@ -111,7 +113,8 @@ pub(crate) fn record(
     }
     // It no longer counts as in flight.
     (trail.limit_permit, trail.upstream_permit) = (None, None);
-    let request = FinishedRequest { trail, snapshot: Arc::clone(snapshot) };
+    let bytes = trail.memory();
+    let request = FinishedRequest { trail, bytes, snapshot: Arc::clone(snapshot) };
     let mut is_full = shared.process_state.finished.push(worker, request);
     while is_full {
         is_full = write_batch(shared, worker).1;
@@ -150,7 +153,7 @@ pub(crate) fn write_all(shared: &Shared) {
 fn write_batch(shared: &Shared, worker: usize) -> (usize, bool) {
     let (batch, is_full) = shared.process_state.finished.take_batch(worker);
     let clock = &shared.process_state.clock;
-    for FinishedRequest { trail, snapshot } in &batch {
+    for FinishedRequest { trail, snapshot, .. } in &batch {
         if let Some(sink) = &snapshot.spans {
             sink.record(trail, clock);
         }

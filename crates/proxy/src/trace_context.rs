@@ -158,10 +158,20 @@ const fn digit(byte: u8) -> Option<u8> {
 
 /// Writes two hexadecimal digits for each byte.
 pub(crate) fn write_hex(digits: &mut [u8], bytes: &[u8]) {
-    const DIGITS: &[u8; 16] = b"0123456789abcdef";
-    for (pair, byte) in digits.chunks_exact_mut(2).zip(bytes) {
-        pair[0] = DIGITS[usize::from(byte >> 4)];
-        pair[1] = DIGITS[usize::from(byte & 0xf)];
+    /// Of all bytes.
+    const DIGITS: [[u8; 2]; 256] = {
+        let digits = b"0123456789abcdef";
+        let mut pairs = [[0; 2]; 256];
+        let mut byte = 0;
+        while byte < pairs.len() {
+            pairs[byte] = [digits[byte >> 4], digits[byte & 0xf]];
+            byte += 1;
+        }
+        pairs
+    };
+    let (pairs, _) = digits.as_chunks_mut();
+    for (pair, byte) in pairs.iter_mut().zip(bytes) {
+        *pair = DIGITS[usize::from(*byte)];
     }
 }
 

@@ -1,6 +1,6 @@
 //! The fields of a line, and their values.
 
-use super::line::{self, SecondText};
+use super::line::{self, PreparedText, SecondText};
 use super::{AccessLog, AccessRecord};
 use crate::trace_context::TraceId;
 use crate::trail::{AttemptTrail, Trail};
@@ -83,7 +83,8 @@ fields! {
 pub(super) enum Value<'a> {
     /// A text that may come from a client: any bytes.
     Text(&'a [u8]),
-    /// A text of the proxy that has no character to escape: names of reasons, addresses.
+    Prepared(&'a PreparedText),
+    /// A text that has no character to escape: names of reasons, addresses.
     Word(&'a str),
     Count(u64),
     Flag(bool),
@@ -144,13 +145,16 @@ impl<'a> Facts<'a> {
                 let first_byte = trail?.response_begun.or(end.status.map(|_| end.at))?;
                 Value::Duration(first_byte.since(trail?.started))
             }
-            Field::Method => text(trail?.request_head.method.as_str()),
-            Field::Host => text(trail?.received_head().host()?),
+            // A token, which has no character to escape.
+            Field::Method => Value::Word(trail?.request_head.method.as_str()),
+            Field::Host => Value::Text(trail?.received_head().host_bytes()?),
             Field::Path if self.log.config.query => text(trail?.received_head().target.as_str()),
             Field::Path => text(trail?.received_head().target.path()),
             Field::Protocol => Value::Word(protocol(trail?.request_head.version)),
-            Field::Route => text(&trail?.destination.as_ref()?.route.path_prefix),
-            Field::Upstream => text(trail?.destination.as_ref()?.route.upstream.as_deref()?),
+            Field::Route => Value::Prepared(&trail?.destination.as_ref()?.route.path_prefix),
+            Field::Upstream => {
+                Value::Prepared(trail?.destination.as_ref()?.route.upstream.as_ref()?)
+            }
             Field::Class => Value::Word(trail?.destination.as_ref()?.class.name()),
             Field::Tenant => Value::Text(trail?.tenant(self.log.tenant_header.as_deref()?)?),
             Field::RequestBytes => Value::Count(trail?.request_body_bytes?),

@@ -51,6 +51,26 @@ impl SecondText {
     }
 }
 
+/// A text that is escaped once, because many lines have it.
+#[derive(Debug)]
+pub(crate) struct PreparedText {
+    text: Box<str>,
+    /// As in a JSON string.
+    json: Box<[u8]>,
+}
+
+impl PreparedText {
+    pub(crate) fn new(text: &str) -> Self {
+        let mut json = Vec::new();
+        write_json_text(&mut json, text.as_bytes());
+        Self { text: text.into(), json: json.into() }
+    }
+
+    pub(crate) fn as_str(&self) -> &str {
+        &self.text
+    }
+}
+
 /// Where a line goes: the lines so far, and the second of the last one.
 pub(super) type Output<'a> = (&'a mut Vec<u8>, &'a mut SecondText);
 
@@ -84,6 +104,7 @@ pub(super) fn write_json((out, second): Output<'_>, facts: &Facts<'_>, headers: 
 pub(super) fn write_member((out, second): Output<'_>, key: &'static str, value: Value<'_>) {
     let is_quoted = match value {
         Value::Text(_)
+        | Value::Prepared(_)
         | Value::Word(_)
         | Value::Time(_)
         | Value::TraceId(_)
@@ -96,10 +117,10 @@ pub(super) fn write_member((out, second): Output<'_>, key: &'static str, value: 
         return;
     }
     out.extend_from_slice(key.as_bytes());
-    if let Value::Text(text) = value {
-        write_json_text(out, text);
-    } else {
-        write_plain((&mut *out, second), value);
+    match value {
+        Value::Text(text) => write_json_text(out, text),
+        Value::Prepared(text) => out.extend_from_slice(&text.json),
+        plain => write_plain((&mut *out, second), plain),
     }
     out.push(b'"');
 }
@@ -174,6 +195,7 @@ pub(super) fn write_text((out, second): Output<'_>, facts: &Facts<'_>, parts: &[
         match value {
             None | Some(Value::Text(b"")) => out.push(b'-'),
             Some(Value::Text(text)) => write_escaped(out, cut(text)),
+            Some(Value::Prepared(prepared)) => write_escaped(out, cut(prepared.text.as_bytes())),
             Some(value) => write_plain((&mut *out, &mut *second), value),
         }
     }
@@ -185,6 +207,7 @@ pub(super) fn write_text((out, second): Output<'_>, facts: &Facts<'_>, parts: &[
 fn write_plain((out, second): Output<'_>, value: Value<'_>) {
     match value {
         Value::Text(text) => out.extend_from_slice(text),
+        Value::Prepared(prepared) => out.extend_from_slice(prepared.text.as_bytes()),
         Value::Word(word) => out.extend_from_slice(word.as_bytes()),
         Value::Count(count) => write_digits(out, count),
         Value::Flag(true) => out.extend_from_slice(b"true"),
@@ -205,13 +228,12 @@ fn write_plain((out, second): Output<'_>, value: Value<'_>) {
 /// Appends milliseconds with three decimals.
 pub(super) fn write_ms(out: &mut Vec<u8>, duration: Duration) {
     let us = duration.as_ns() / 1_000;
-    let (ms, us) = (us / 1_000, us % 1_000);
-    let (hundreds, [tens, ones]) = (digit(us / 100), two_digits(us));
-    if let Some(ms) = one_digit(ms) {
+    let ([ms, hundreds], [tens, ones]) = (two_digits(us / 100), two_digits(us));
+    if us < 10_000 {
         // Most attempts are this short. A copy of a constant length needs no call.
         out.extend_from_slice(&[ms, b'.', hundreds, tens, ones]);
     } else {
-        write_digits(out, ms);
+        write_digits(out, us / 1_000);
         out.extend_from_slice(&[b'.', hundreds, tens, ones]);
     }
 }
@@ -230,15 +252,14 @@ pub(super) fn write_time((out, second): Output<'_>, unix_ns: u64) {
 
 /// Appends a number.
 pub(super) fn write_digits(out: &mut Vec<u8>, mut number: u64) {
-    if let Some(digit) = one_digit(number) {
-        out.push(digit);
-        return;
-    }
-    if let 100..=999 = number {
+    match number {
+        0..10 => return out.push(two_digits(number)[1]),
         // Statuses.
-        let [tens, ones] = two_digits(number);
-        out.extend_from_slice(&[digit(number / 100), tens, ones]);
-        return;
+        100..1_000 => {
+            let ([_, hundreds], [tens, ones]) = (two_digits(number / 100), two_digits(number));
+            return out.extend_from_slice(&[hundreds, tens, ones]);
+        }
+        _ => {}
     }
     let mut digits = [b'0'; 20];
     let mut at = digits.len();
@@ -251,20 +272,22 @@ pub(super) fn write_digits(out: &mut Vec<u8>, mut number: u64) {
     out.extend_from_slice(&digits[at..]);
 }
 
-/// The digit of a number below ten.
-fn one_digit(number: u64) -> Option<u8> {
-    (number < 10).then(|| digit(number))
-}
-
-/// The last digit of a number.
-fn digit(number: u64) -> u8 {
-    two_digits(number)[1]
-}
-
 /// The last two digits of a number.
+#[inline]
 fn two_digits(number: u64) -> [u8; 2] {
+    /// Of all numbers below a hundred.
+    const DIGITS: [[u8; 2]; 100] = {
+        let mut digits = [*b"00"; 100];
+        let mut number = 1;
+        while number < 100 {
+            let [tens, ones] = digits[number - 1];
+            digits[number] = if ones < b'9' { [tens, ones + 1] } else { [tens + 1, b'0'] };
+            number += 1;
+        }
+        digits
+    };
     let [last, ..] = (number % 100).to_le_bytes();
-    [b'0' + last / 10, b'0' + last % 10]
+    DIGITS[usize::from(last)]
 }
 
 fn cut(text: &[u8]) -> &[u8] {
@@ -296,14 +319,15 @@ fn write_json_text(out: &mut Vec<u8>, text: &[u8]) {
 /// Whether a text has only visible ASCII characters and spaces, and none that JSON escapes. Nearly every text is plain, so
 /// eight bytes are compared at once.
 fn is_plain(text: &[u8]) -> bool {
-    let (words, rest) = text.as_chunks();
-    let all = words.iter().fold(true, |all, word| all & is_plain_word(*word));
-    // The last word may overlap the one before.
-    let last = text.last_chunk().map_or_else(
-        || rest.iter().all(|byte| matches!(byte, b' '..=b'~') && !matches!(byte, b'"' | b'\\')),
-        |last| is_plain_word(*last),
-    );
-    all & last
+    if let Some(last) = text.last_chunk() {
+        // The last word may overlap the one before.
+        let (words, _) = text.as_chunks();
+        return words.iter().fold(is_plain_word(*last), |all, word| all & is_plain_word(*word));
+    }
+    if let (Some([a, b, c, d]), Some([e, f, g, h])) = (text.first_chunk(), text.last_chunk()) {
+        return is_plain_word([*a, *b, *c, *d, *e, *f, *g, *h]);
+    }
+    text.iter().all(|byte| matches!(byte, b' '..=b'~') && !matches!(byte, b'"' | b'\\'))
 }
 
 /// [`is_plain`] for eight bytes. A byte that is not plain sets the highest bit of itself or of a later byte; no other byte

@@ -3,7 +3,7 @@
 //! A request has some twenty attributes, so they must be cheap: the length of a name is part of its type, and a short
 //! attribute is built on the stack and appended at once.
 
-use curtail_protobuf::{bytes_field, length_field, length_tag, padded_varint, varint_len};
+use curtail_protobuf::{LEN, bytes_field, length_field, padded_varint, short_tag, varint_len};
 
 /// A text longer than this is cut, in bytes: a path may be as long as all header fields together.
 pub(super) const TEXT_MAX: usize = 2_048;
@@ -47,7 +47,7 @@ impl<'a> Attributes<'a> {
         if N + text.len() > SHORT_MAX {
             return self.long_text(key, text);
         }
-        self.short(key, length_tag(ANY_TEXT), [short_len(text.len())], text.len());
+        self.short(key, short_tag(ANY_TEXT, LEN), [short_len(text.len())], text.len());
         self.out.extend_from_slice(text.as_bytes());
     }
 
@@ -82,9 +82,14 @@ impl<'a> Attributes<'a> {
         let any_len = 1 + M + text_len;
         let len = short_len(2 + N + 2 + any_len);
         let mut head = [0; HEAD_MAX];
-        head[..4].copy_from_slice(&[length_tag(self.field), len, length_tag(KEY), short_len(N)]);
+        head[..4].copy_from_slice(&[
+            short_tag(self.field, LEN),
+            len,
+            short_tag(KEY, LEN),
+            short_len(N),
+        ]);
         head[4..][..N].copy_from_slice(key);
-        head[4 + N..][..3].copy_from_slice(&[length_tag(VALUE), short_len(any_len), any_tag]);
+        head[4 + N..][..3].copy_from_slice(&[short_tag(VALUE, LEN), short_len(any_len), any_tag]);
         head[4 + N + 3..][..M].copy_from_slice(&any);
         self.out.extend_from_slice(&head[..4 + N + 3 + M]);
     }

@@ -12,7 +12,8 @@ use crate::trail::{AttemptEnd, AttemptTrail, CancelReason, Destination, RequestE
 use curtail_http::clock::Clock;
 use curtail_http::head::{Fields, Known};
 use curtail_policy::{Choice, Failure, Reason, TieRole};
-use curtail_protobuf::{bytes_field, fixed32_field, fixed64_field, message_field, varint_field};
+use curtail_protobuf::{FIXED32, FIXED64, LEN, VARINT};
+use curtail_protobuf::{bytes_field, fixed64_field, message_field, short_tag, varint_field};
 use curtail_units::Instant;
 use http::{Method, StatusCode, Version};
 use std::fmt::Write as _;
@@ -31,7 +32,8 @@ const START_UNIX_NS: u32 = 7;
 const END_UNIX_NS: u32 = 8;
 const EVENTS: u32 = 11;
 const STATUS: u32 = 15;
-const FLAGS: u32 = 16;
+/// The tag of `flags`, field 16, four bytes.
+const FLAGS_TAG: [u8; 2] = [16 << 3 & 0x7f | 0x80 | FIXED32, 1];
 
 /// Maximum length of `tracestate`; a longer one is omitted. Every tracer keeps at least as much (Trace Context, section
 /// 3.3.1.5).
@@ -47,9 +49,9 @@ const STATUS_CODE: u32 = 3;
 const STATUS_ERROR: u64 = 2;
 
 /// `SpanKind`.
-const KIND_INTERNAL: u64 = 1;
-const KIND_SERVER: u64 = 2;
-const KIND_CLIENT: u64 = 3;
+const KIND_INTERNAL: u8 = 1;
+const KIND_SERVER: u8 = 2;
+const KIND_CLIENT: u8 = 3;
 
 /// `SpanFlags`: the flags of the trace in the low byte, then what is known of the parent.
 const FLAG_SAMPLED: u32 = 0x01;
@@ -64,7 +66,7 @@ struct Head<'a> {
     parent: Option<SpanId>,
     flags: u32,
     name: &'a str,
-    kind: u64,
+    kind: u8,
     from: Instant,
     to: Instant,
 }
@@ -96,7 +98,7 @@ impl Encoder<'_> {
             scratch.push_str(known_method(&trail.request_head.method).unwrap_or("HTTP"));
             if let Some(destination) = &trail.destination {
                 scratch.push(' ');
-                scratch.push_str(&destination.route.path_prefix);
+                scratch.push_str(destination.route.path_prefix.as_str());
             }
             let (kind, flags) = match trail.is_call {
                 true => (KIND_INTERNAL, 0),
@@ -170,8 +172,13 @@ impl Encoder<'_> {
 
 fn write_head(out: &mut Vec<u8>, trail: &Trail, head: &Head<'_>, clock: &Clock) {
     let context = &trail.context;
-    bytes_field(out, TRACE_ID, &context.trace_id);
-    bytes_field(out, SPAN_ID, &head.span_id);
+    // Fields of constant length are put together on the stack: a growing vector checks its room at every part.
+    let mut ids = [0; 28];
+    ids[..2].copy_from_slice(&[short_tag(TRACE_ID, LEN), 16]);
+    ids[2..18].copy_from_slice(&context.trace_id);
+    ids[18..20].copy_from_slice(&[short_tag(SPAN_ID, LEN), 8]);
+    ids[20..].copy_from_slice(&head.span_id);
+    out.extend_from_slice(&ids);
     if trail.request_head.fields.has(Known::Tracestate) {
         write_trace_state(out, &trail.request_head.fields);
     }
@@ -179,11 +186,17 @@ fn write_head(out: &mut Vec<u8>, trail: &Trail, head: &Head<'_>, clock: &Clock) 
         bytes_field(out, PARENT_SPAN_ID, parent);
     }
     bytes_field(out, NAME, head.name.as_bytes());
-    varint_field(out, KIND, head.kind);
-    fixed64_field(out, START_UNIX_NS, clock.unix_ns(head.from));
-    fixed64_field(out, END_UNIX_NS, clock.unix_ns(head.to.max(head.from)));
     let random = if context.random { FLAG_RANDOM } else { 0 };
-    fixed32_field(out, FLAGS, FLAG_PARENT_KNOWN | FLAG_SAMPLED | random | head.flags);
+    let flags = FLAG_PARENT_KNOWN | FLAG_SAMPLED | random | head.flags;
+    let mut numbers = [0; 26];
+    numbers[..2].copy_from_slice(&[short_tag(KIND, VARINT), head.kind]);
+    numbers[2] = short_tag(START_UNIX_NS, FIXED64);
+    numbers[3..11].copy_from_slice(&clock.unix_ns(head.from).to_le_bytes());
+    numbers[11] = short_tag(END_UNIX_NS, FIXED64);
+    numbers[12..20].copy_from_slice(&clock.unix_ns(head.to.max(head.from)).to_le_bytes());
+    numbers[20..22].copy_from_slice(&FLAGS_TAG);
+    numbers[22..].copy_from_slice(&flags.to_le_bytes());
+    out.extend_from_slice(&numbers);
 }
 
 /// Writes the client's `tracestate`, which it may have split into several fields (Trace Context, section 3.3.1).
@@ -425,9 +438,11 @@ const fn version(version: Version) -> &'static str {
 
 /// A host as clients write it, without its port and without the brackets of an IPv6 address.
 fn split_port(host: &str) -> (&str, Option<u16>) {
-    let (address, port) = match host.rsplit_once(':') {
+    // A host is so short that a search byte by byte is the fastest.
+    let colon = host.bytes().rposition(|byte| byte == b':').map(|at| host.split_at(at));
+    let (address, port) = match colon {
         Some((address, port)) if !address.contains(':') || address.ends_with(']') => {
-            (address, port.parse().ok())
+            (address, port[1..].parse().ok())
         }
         _ => (host, None),
     };

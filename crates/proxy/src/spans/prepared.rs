@@ -1,14 +1,15 @@
 //! What the spans and lines of the access log about a route or a replica share, prepared once for each configuration.
 
 use super::attributes::{Attributes, SPAN_ATTRIBUTES};
+use crate::access_log::PreparedText;
 use crate::config::ReplicaUrl;
 
 #[derive(Debug)]
 pub(crate) struct PreparedRoute {
     /// The prefix of its paths.
-    pub(crate) path_prefix: Box<str>,
+    pub(crate) path_prefix: PreparedText,
     /// Absent: the route fans out.
-    pub(crate) upstream: Option<Box<str>>,
+    pub(crate) upstream: Option<PreparedText>,
     /// `http.route` and `curtail.upstream`.
     pub(super) attributes: Box<[u8]>,
 }
@@ -32,7 +33,8 @@ impl PreparedRoute {
                 attributes.text(b"curtail.upstream", upstream);
             }
         });
-        Self { path_prefix: path_prefix.into(), upstream: upstream.map(Into::into), attributes }
+        let upstream = upstream.map(PreparedText::new);
+        Self { path_prefix: PreparedText::new(path_prefix), upstream, attributes }
     }
 }
 
