@@ -68,7 +68,7 @@ impl RequestHead {
         authority.or_else(|| self.fields.get_text(Known::Host))
     }
 
-    /// [`Self::host`] without a check that it is text.
+    /// Returns the bytes of the host and port of the request, as the client wrote them, even if they are not UTF-8.
     #[must_use]
     pub fn host_bytes(&self) -> Option<&[u8]> {
         let authority = self.authority.as_ref().map(|authority| authority.as_str().as_bytes());

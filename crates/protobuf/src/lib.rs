@@ -103,8 +103,9 @@ pub fn length_field(out: &mut Vec<u8>, field: u32, len: usize) {
     varint(out, len as u64);
 }
 
-/// The tag of a field whose number is below 16, which is one byte.
+/// The tag of a field in one byte. The number of the field must be below 16.
 #[must_use]
+#[inline]
 pub const fn short_tag(field: u32, wire_type: u8) -> u8 {
     debug_assert!(field < 16, "the tag takes two bytes");
     (field << 3).to_le_bytes()[0] | wire_type

@@ -89,7 +89,7 @@ impl AccessLog {
 
 impl<'a> AccessRecord<'a> {
     pub(crate) fn of_request(trail: &'a Trail, end: RequestEnd) -> Self {
-        let (halves, _) = trail.context.trace_id.as_chunks();
+        let (halves, _) = trail.context.trace_id.as_chunks::<8>();
         let draw = halves.iter().fold(0, |draw, half| draw ^ u64::from_be_bytes(*half));
         let error_detail = trail.error_detail.as_deref();
         Self { client: &trail.client, trail: Some(trail), end, error_detail, draw }

@@ -54,7 +54,7 @@ struct Queue {
 #[derive(Debug)]
 struct FinishedRequest {
     trail: Box<Trail>,
-    /// The memory of the trail.
+    /// The memory of the trail, computed once: the queue adds it and later subtracts it.
     bytes: usize,
     /// The configuration at its end.
     snapshot: Arc<ConfigSnapshot>,

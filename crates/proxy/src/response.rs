@@ -223,7 +223,8 @@ impl Completion {
         let Some(trail) = &self.trail else { return };
         let attempt = self.attempt;
         let now = self.driver.handle(Event::Ended { attempt, whole: false }, &mut Effects::new());
-        let replica = trail.attempts.get(attempt.index()).map(|sent| &*sent.replica.address);
+        let sent = trail.attempts.get(attempt.index());
+        let replica = sent.map(|sent| sent.replica.address.as_str());
         self.driver.upstream.log_broken_response(now, replica, error);
         let broken = Failure::Broken;
         let response = ResponseClass::Incomplete;

@@ -349,7 +349,7 @@ impl Exchange {
 
     /// The address of the replica of an attempt.
     fn address(&self, index: usize) -> Option<&str> {
-        self.trail.attempts.get(index).map(|attempt| &*attempt.replica.address)
+        self.trail.attempts.get(index).map(|attempt| attempt.replica.address.as_str())
     }
 
     fn log_failed(&self, index: usize, now: Instant, error: &ExchangeError) {

@@ -158,8 +158,8 @@ const fn digit(byte: u8) -> Option<u8> {
 
 /// Writes two hexadecimal digits for each byte.
 pub(crate) fn write_hex(digits: &mut [u8], bytes: &[u8]) {
-    /// Of all bytes.
-    const DIGITS: [[u8; 2]; 256] = {
+    /// The digits of each byte.
+    static DIGITS: [[u8; 2]; 256] = {
         let digits = b"0123456789abcdef";
         let mut pairs = [[0; 2]; 256];
         let mut byte = 0;
@@ -169,7 +169,7 @@ pub(crate) fn write_hex(digits: &mut [u8], bytes: &[u8]) {
         }
         pairs
     };
-    let (pairs, _) = digits.as_chunks_mut();
+    let (pairs, _) = digits.as_chunks_mut::<2>();
     for (pair, byte) in pairs.iter_mut().zip(bytes) {
         *pair = DIGITS[usize::from(*byte)];
     }

@@ -83,8 +83,9 @@ fields! {
 pub(super) enum Value<'a> {
     /// A text that may come from a client: any bytes.
     Text(&'a [u8]),
+    /// A text of the configuration.
     Prepared(&'a PreparedText),
-    /// A text that has no character to escape: names of reasons, addresses.
+    /// A short text that has no character to escape: names of reasons, IP addresses.
     Word(&'a str),
     Count(u64),
     Flag(bool),
@@ -145,8 +146,7 @@ impl<'a> Facts<'a> {
                 let first_byte = trail?.response_begun.or(end.status.map(|_| end.at))?;
                 Value::Duration(first_byte.since(trail?.started))
             }
-            // A token, which has no character to escape.
-            Field::Method => Value::Word(trail?.request_head.method.as_str()),
+            Field::Method => text(trail?.request_head.method.as_str()),
             Field::Host => Value::Text(trail?.received_head().host_bytes()?),
             Field::Path if self.log.config.query => text(trail?.received_head().target.as_str()),
             Field::Path => text(trail?.received_head().target.path()),
@@ -165,7 +165,7 @@ impl<'a> Facts<'a> {
             Field::ShardsMissing => Value::Count(trail?.fan_out.as_ref()?.missing),
             Field::ShardsMissingDetail => text(trail?.fan_out.as_ref()?.missing_detail.as_deref()?),
             Field::TraceId => Value::TraceId(&trail?.context.trace_id),
-            Field::Replica => Value::Word(&winner(trail?)?.replica.address),
+            Field::Replica => Value::Prepared(&winner(trail?)?.replica.address),
             Field::LookupMs => Value::Duration(winner(trail?)?.connect?.lookup),
             Field::TcpMs => Value::Duration(winner(trail?)?.connect?.tcp),
             Field::TlsMs => Value::Duration(winner(trail?)?.connect?.tls),

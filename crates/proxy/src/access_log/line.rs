@@ -51,11 +51,11 @@ impl SecondText {
     }
 }
 
-/// A text that is escaped once, because many lines have it.
+/// A text of the configuration, escaped for JSON once instead of in every line.
 #[derive(Debug)]
 pub(crate) struct PreparedText {
     text: Box<str>,
-    /// As in a JSON string.
+    /// The text between the quotes of a JSON string, cut off after [`TEXT_BYTES_MAX`] bytes.
     json: Box<[u8]>,
 }
 
@@ -117,10 +117,10 @@ pub(super) fn write_member((out, second): Output<'_>, key: &'static str, value: 
         return;
     }
     out.extend_from_slice(key.as_bytes());
-    match value {
-        Value::Text(text) => write_json_text(out, text),
-        Value::Prepared(text) => out.extend_from_slice(&text.json),
-        plain => write_plain((&mut *out, second), plain),
+    if let Value::Text(text) = value {
+        write_json_text(out, text);
+    } else {
+        write_plain((&mut *out, second), value);
     }
     out.push(b'"');
 }
@@ -151,7 +151,7 @@ fn write_attempt(
             write_member((&mut *out, &mut *second), concat!(",\"", $name, "\":\""), $value)
         };
     }
-    put!("replica", Value::Word(&attempt.replica.address));
+    put!("replica", Value::Prepared(&attempt.replica.address));
     put!("reason", Value::Word(attempt.reason.name()));
     if attempt.reason.has_detail() {
         put!("reason_detail", Value::Text(attempt.reason.to_string().as_bytes()));
@@ -192,22 +192,26 @@ pub(super) fn write_text((out, second): Output<'_>, facts: &Facts<'_>, parts: &[
             FormatPart::Field(field) => facts.value(*field),
             FormatPart::Header(name) => facts.header(name).map(Value::Text),
         };
-        match value {
-            None | Some(Value::Text(b"")) => out.push(b'-'),
-            Some(Value::Text(text)) => write_escaped(out, cut(text)),
-            Some(Value::Prepared(prepared)) => write_escaped(out, cut(prepared.text.as_bytes())),
-            Some(value) => write_plain((&mut *out, &mut *second), value),
-        }
+        let text = match value {
+            None => &[],
+            Some(Value::Text(text)) => text,
+            Some(Value::Prepared(prepared)) => prepared.text.as_bytes(),
+            Some(value) => {
+                write_plain((&mut *out, &mut *second), value);
+                continue;
+            }
+        };
+        if text.is_empty() { out.push(b'-') } else { write_escaped(out, cut(text)) }
     }
     out.push(b'\n');
 }
 
-/// Appends a value that has no character to escape.
+/// Appends a value that needs no escapes; a prepared text has those of JSON.
 #[inline(always)]
 fn write_plain((out, second): Output<'_>, value: Value<'_>) {
     match value {
         Value::Text(text) => out.extend_from_slice(text),
-        Value::Prepared(prepared) => out.extend_from_slice(prepared.text.as_bytes()),
+        Value::Prepared(prepared) => out.extend_from_slice(&prepared.json),
         Value::Word(word) => out.extend_from_slice(word.as_bytes()),
         Value::Count(count) => write_digits(out, count),
         Value::Flag(true) => out.extend_from_slice(b"true"),
@@ -228,10 +232,10 @@ fn write_plain((out, second): Output<'_>, value: Value<'_>) {
 /// Appends milliseconds with three decimals.
 pub(super) fn write_ms(out: &mut Vec<u8>, duration: Duration) {
     let us = duration.as_ns() / 1_000;
-    let ([ms, hundreds], [tens, ones]) = (two_digits(us / 100), two_digits(us));
+    let ([thousands, hundreds], [tens, ones]) = (two_digits(us / 100), two_digits(us));
     if us < 10_000 {
         // Most attempts are this short. A copy of a constant length needs no call.
-        out.extend_from_slice(&[ms, b'.', hundreds, tens, ones]);
+        out.extend_from_slice(&[thousands, b'.', hundreds, tens, ones]);
     } else {
         write_digits(out, us / 1_000);
         out.extend_from_slice(&[b'.', hundreds, tens, ones]);
@@ -251,37 +255,27 @@ pub(super) fn write_time((out, second): Output<'_>, unix_ns: u64) {
 }
 
 /// Appends a number.
-pub(super) fn write_digits(out: &mut Vec<u8>, mut number: u64) {
+pub(super) fn write_digits(out: &mut Vec<u8>, number: u64) {
     match number {
-        0..10 => return out.push(two_digits(number)[1]),
-        // Statuses.
+        0..10 => out.push(two_digits(number)[1]),
+        // Statuses: a copy of a constant length needs no call.
         100..1_000 => {
             let ([_, hundreds], [tens, ones]) = (two_digits(number / 100), two_digits(number));
-            return out.extend_from_slice(&[hundreds, tens, ones]);
+            out.extend_from_slice(&[hundreds, tens, ones]);
         }
-        _ => {}
+        _ => out.extend_from_slice(itoa::Buffer::new().format(number).as_bytes()),
     }
-    let mut digits = [b'0'; 20];
-    let mut at = digits.len();
-    while number > 0 {
-        at -= 2;
-        digits[at..at + 2].copy_from_slice(&two_digits(number));
-        number /= 100;
-    }
-    at += usize::from(digits[at] == b'0');
-    out.extend_from_slice(&digits[at..]);
 }
 
 /// The last two digits of a number.
 #[inline]
 fn two_digits(number: u64) -> [u8; 2] {
-    /// Of all numbers below a hundred.
-    const DIGITS: [[u8; 2]; 100] = {
-        let mut digits = [*b"00"; 100];
-        let mut number = 1;
+    /// The digits of the numbers below 100.
+    static DIGITS: [[u8; 2]; 100] = {
+        let mut digits = [[0; 2]; 100];
+        let mut number = 0_u8;
         while number < 100 {
-            let [tens, ones] = digits[number - 1];
-            digits[number] = if ones < b'9' { [tens, ones + 1] } else { [tens + 1, b'0'] };
+            digits[number as usize] = [b'0' + number / 10, b'0' + number % 10];
             number += 1;
         }
         digits
@@ -319,12 +313,15 @@ fn write_json_text(out: &mut Vec<u8>, text: &[u8]) {
 /// Whether a text has only visible ASCII characters and spaces, and none that JSON escapes. Nearly every text is plain, so
 /// eight bytes are compared at once.
 fn is_plain(text: &[u8]) -> bool {
-    if let Some(last) = text.last_chunk() {
+    if let Some(last) = text.last_chunk::<8>() {
         // The last word may overlap the one before.
-        let (words, _) = text.as_chunks();
+        let (words, _) = text.as_chunks::<8>();
         return words.iter().fold(is_plain_word(*last), |all, word| all & is_plain_word(*word));
     }
-    if let (Some([a, b, c, d]), Some([e, f, g, h])) = (text.first_chunk(), text.last_chunk()) {
+    // Four to seven bytes: the first four and the last four, which overlap.
+    if let (Some([a, b, c, d]), Some([e, f, g, h])) =
+        (text.first_chunk::<4>(), text.last_chunk::<4>())
+    {
         return is_plain_word([*a, *b, *c, *d, *e, *f, *g, *h]);
     }
     text.iter().all(|byte| matches!(byte, b' '..=b'~') && !matches!(byte, b'"' | b'\\'))

@@ -2,12 +2,13 @@ use super::buffers::{AccessLogCounts, LineBuffers};
 use super::{AccessLog, AccessRecord, line};
 use crate::Config;
 use crate::client::Client;
-use crate::config::{ClientRange, Network};
+use crate::config::{ClientRange, Network, ReplicaUrl};
+use crate::spans::prepared::{PreparedReplica, PreparedRoute};
 use crate::spans::sample::{attempt, client, ms, trail, usual};
-use crate::trail::{AttemptEnd, CancelReason, FanOutTrail, RequestEnd, Trail};
+use crate::trail::{AttemptEnd, CancelReason, Destination, FanOutTrail, RequestEnd, Trail};
 use curtail_http::clock::Clock;
 use curtail_http::connection_counts::ConnectPhases;
-use curtail_policy::{AttemptId, Failure, Reason};
+use curtail_policy::{AttemptId, Class, Failure, Reason};
 use curtail_text::numbers::date_and_time;
 use curtail_units::{Duration, Quantile, Rng};
 use http::{HeaderValue, Request, StatusCode};
@@ -260,6 +261,41 @@ fn long_texts_are_cut_off() {
     let len = |value: &Value| value.as_str().map(str::len);
     assert_eq!(len(&line["headers"]["x"]), Some(line::TEXT_BYTES_MAX));
     assert_eq!(Logger::new(", format: \"{header.x}\"").line(&trail).len(), line::TEXT_BYTES_MAX);
+    let method = "X".repeat(5_000);
+    let request = Request::builder().method(&*method).uri("/").header("host", "a").body(());
+    let mut trail = self::trail(request.expect("a request"));
+    let prefix = format!("/{method}");
+    let route = Arc::new(PreparedRoute::new(&prefix, Some(&method)));
+    trail.destination = Some(Destination { route, class: Class::Interactive });
+    let (line, texts) = (Logger::new("").json(&trail), ["method", "route", "upstream"]);
+    assert_eq!(texts.map(|text| len(&line[text])), [Some(line::TEXT_BYTES_MAX); 3]);
+    let format = ", format: \"{method}{route}{upstream}\"";
+    assert_eq!(Logger::new(format).line(&trail).len(), 3 * line::TEXT_BYTES_MAX);
+}
+
+#[test]
+fn texts_of_the_configuration_are_escaped() {
+    let mut trail = usual();
+    let route = Arc::new(PreparedRoute::new("/a\"b", Some("")));
+    trail.destination = Some(Destination { route, class: Class::Interactive });
+    let url = ReplicaUrl::parse("http://unix:/run/a\"b.sock").expect("an address");
+    trail.attempts[0].replica = Arc::new(PreparedReplica::new("", &url));
+    let line = Logger::new("").json(&trail);
+    assert_eq!((&line["route"], &line["upstream"]), (&json!("/a\"b"), &json!("")));
+    assert_eq!(line["replica"], "unix:/run/a\"b.sock");
+    assert_eq!(line["attempts"][0]["replica"], "unix:/run/a\"b.sock");
+    let line = Logger::new(", format: \"{route} {upstream} {replica}\"").line(&trail);
+    assert_eq!(line, r"/a\x22b - unix:/run/a\x22b.sock");
+}
+
+#[test]
+fn a_host_that_is_no_text_is_logged() {
+    let value = HeaderValue::from_bytes(b"\xff.example").expect("a value");
+    let request = Request::get("/").header("host", value).body(()).expect("a request");
+    let mut trail = trail(request);
+    trail.end = ended(15, Some(StatusCode::BAD_REQUEST), None).end;
+    assert_eq!(Logger::new("").json(&trail)["host"], "\u{fffd}.example");
+    assert_eq!(Logger::new(", format: \"{host}\"").line(&trail), r"\xff.example");
 }
 
 #[test]

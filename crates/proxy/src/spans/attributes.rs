@@ -3,7 +3,8 @@
 //! A request has some twenty attributes, so they must be cheap: the length of a name is part of its type, and a short
 //! attribute is built on the stack and appended at once.
 
-use curtail_protobuf::{LEN, bytes_field, length_field, padded_varint, short_tag, varint_len};
+use curtail_protobuf::{LEN, VARINT, short_tag};
+use curtail_protobuf::{bytes_field, length_field, padded_varint, varint_len};
 
 /// A text longer than this is cut, in bytes: a path may be as long as all header fields together.
 pub(super) const TEXT_MAX: usize = 2_048;
@@ -15,8 +16,12 @@ pub(super) const SPAN_ATTRIBUTES: u32 = 9;
 const KEY: u32 = 1;
 const VALUE: u32 = 2;
 const ANY_TEXT: u32 = 1;
-const ANY_BOOL_TAG: u8 = 2 << 3;
-const ANY_INT_TAG: u8 = 3 << 3;
+/// Their tags.
+const KEY_TAG: u8 = short_tag(KEY, LEN);
+const VALUE_TAG: u8 = short_tag(VALUE, LEN);
+const ANY_TEXT_TAG: u8 = short_tag(ANY_TEXT, LEN);
+const ANY_BOOL_TAG: u8 = short_tag(2, VARINT);
+const ANY_INT_TAG: u8 = short_tag(3, VARINT);
 
 /// Maximum size of name and text together for which each length in an attribute takes one byte. The longest is the
 /// length of the whole attribute, which is six bytes more.
@@ -47,7 +52,7 @@ impl<'a> Attributes<'a> {
         if N + text.len() > SHORT_MAX {
             return self.long_text(key, text);
         }
-        self.short(key, short_tag(ANY_TEXT, LEN), [short_len(text.len())], text.len());
+        self.short(key, ANY_TEXT_TAG, [short_len(text.len())], text.len());
         self.out.extend_from_slice(text.as_bytes());
     }
 
@@ -82,14 +87,9 @@ impl<'a> Attributes<'a> {
         let any_len = 1 + M + text_len;
         let len = short_len(2 + N + 2 + any_len);
         let mut head = [0; HEAD_MAX];
-        head[..4].copy_from_slice(&[
-            short_tag(self.field, LEN),
-            len,
-            short_tag(KEY, LEN),
-            short_len(N),
-        ]);
+        head[..4].copy_from_slice(&[short_tag(self.field, LEN), len, KEY_TAG, short_len(N)]);
         head[4..][..N].copy_from_slice(key);
-        head[4 + N..][..3].copy_from_slice(&[short_tag(VALUE, LEN), short_len(any_len), any_tag]);
+        head[4 + N..][..3].copy_from_slice(&[VALUE_TAG, short_len(any_len), any_tag]);
         head[4 + N + 3..][..M].copy_from_slice(&any);
         self.out.extend_from_slice(&head[..4 + N + 3 + M]);
     }

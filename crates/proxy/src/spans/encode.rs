@@ -12,8 +12,8 @@ use crate::trail::{AttemptEnd, AttemptTrail, CancelReason, Destination, RequestE
 use curtail_http::clock::Clock;
 use curtail_http::head::{Fields, Known};
 use curtail_policy::{Choice, Failure, Reason, TieRole};
-use curtail_protobuf::{FIXED32, FIXED64, LEN, VARINT};
-use curtail_protobuf::{bytes_field, fixed64_field, message_field, short_tag, varint_field};
+use curtail_protobuf::{FIXED32, FIXED64, LEN, VARINT, short_tag};
+use curtail_protobuf::{bytes_field, fixed64_field, message_field, padded_varint, varint_field};
 use curtail_units::Instant;
 use http::{Method, StatusCode, Version};
 use std::fmt::Write as _;
@@ -32,8 +32,7 @@ const START_UNIX_NS: u32 = 7;
 const END_UNIX_NS: u32 = 8;
 const EVENTS: u32 = 11;
 const STATUS: u32 = 15;
-/// The tag of `flags`, field 16, four bytes.
-const FLAGS_TAG: [u8; 2] = [16 << 3 & 0x7f | 0x80 | FIXED32, 1];
+const FLAGS: u32 = 16;
 
 /// Maximum length of `tracestate`; a longer one is omitted. Every tracer keeps at least as much (Trace Context, section
 /// 3.3.1.5).
@@ -172,7 +171,7 @@ impl Encoder<'_> {
 
 fn write_head(out: &mut Vec<u8>, trail: &Trail, head: &Head<'_>, clock: &Clock) {
     let context = &trail.context;
-    // Fields of constant length are put together on the stack: a growing vector checks its room at every part.
+    // Fields of constant length are built on the stack and appended at once: a vector checks its capacity at each append.
     let mut ids = [0; 28];
     ids[..2].copy_from_slice(&[short_tag(TRACE_ID, LEN), 16]);
     ids[2..18].copy_from_slice(&context.trace_id);
@@ -194,7 +193,8 @@ fn write_head(out: &mut Vec<u8>, trail: &Trail, head: &Head<'_>, clock: &Clock) 
     numbers[3..11].copy_from_slice(&clock.unix_ns(head.from).to_le_bytes());
     numbers[11] = short_tag(END_UNIX_NS, FIXED64);
     numbers[12..20].copy_from_slice(&clock.unix_ns(head.to.max(head.from)).to_le_bytes());
-    numbers[20..22].copy_from_slice(&FLAGS_TAG);
+    let flags_tag = u64::from(FLAGS << 3) | u64::from(FIXED32);
+    numbers[20..22].copy_from_slice(&padded_varint::<2>(flags_tag));
     numbers[22..].copy_from_slice(&flags.to_le_bytes());
     out.extend_from_slice(&numbers);
 }
@@ -438,11 +438,10 @@ const fn version(version: Version) -> &'static str {
 
 /// A host as clients write it, without its port and without the brackets of an IPv6 address.
 fn split_port(host: &str) -> (&str, Option<u16>) {
-    // A host is so short that a search byte by byte is the fastest.
-    let colon = host.bytes().rposition(|byte| byte == b':').map(|at| host.split_at(at));
-    let (address, port) = match colon {
-        Some((address, port)) if !address.contains(':') || address.ends_with(']') => {
-            (address, port[1..].parse().ok())
+    // Hosts are so short that a loop over their bytes is faster than `rsplit_once`.
+    let (address, port) = match host.bytes().rposition(|byte| byte == b':') {
+        Some(at) if !host[..at].contains(':') || host[..at].ends_with(']') => {
+            (&host[..at], host[at + 1..].parse().ok())
         }
         _ => (host, None),
     };

@@ -19,7 +19,7 @@ pub(crate) struct PreparedReplica {
     /// `curtail.upstream`, `server.address` and `server.port`, which a Unix socket does not have.
     pub(super) attributes: Box<[u8]>,
     /// `host:port`, or `unix:/path`.
-    pub(crate) address: Box<str>,
+    pub(crate) address: PreparedText,
     /// The prefix of its URLs: everything before the path.
     pub(super) url: Box<str>,
 }
@@ -52,7 +52,7 @@ impl PreparedReplica {
         });
         let scheme = if url.tls { "https" } else { "http" };
         let prefix = format!("{scheme}://{}", url.authority());
-        Self { attributes, address: url.address().into(), url: prefix.into() }
+        Self { attributes, address: PreparedText::new(&url.address()), url: prefix.into() }
     }
 }
 
